@@ -21,6 +21,7 @@ from perfkit.core.questions import ASKED, Questions, nearest
 from perfkit.core.schema import TABLES, pandas_dtype
 from perfkit.core.shown import Shown
 from perfkit.core.source import Source
+from perfkit.core.units import format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,11 @@ class Dropped:
     count: int
     file: str
     table: str = ""
+
+    @property
+    def in_bytes(self) -> bool:
+        """Whether bytes were counted, which are no number of items."""
+        return self.what.startswith("bytes ")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,6 +203,14 @@ class Run(Shown, Questions):
 
     def __repr__(self) -> str:
         return text_table(*self.contents())
+
+    @property
+    def lost_told(self) -> tuple[str, ...]:
+        """What could not be read, in sentences: items, and bytes, which do not add up to one number."""
+        items = sum(lost.count for lost in self.dropped if not lost.in_bytes)
+        size = sum(lost.count for lost in self.dropped if lost.in_bytes)
+        told = (f"{items} item{'s' * (items != 1)} could not be read.",) if items else ()
+        return (*told, f"{format_bytes(size)} could not be read.") if size else told
 
     def contents(self) -> tuple[str, list[tuple[str, str]]]:
         """What a notebook shows: a title, and what there is; a table whose rows are not counted yet is not read for it."""

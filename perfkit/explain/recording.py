@@ -27,10 +27,10 @@ def recording_told(run: Run, *, num_expected: int | None = None) -> str:
     title = next((format.title for format in formats() if format.name == run.format), run.format)
     ranks, steps, expected = len(run.ranks), run.frame("steps")["step"].nunique(), _expected(run, num_expected)
     of_all = f" of {expected}" if expected and expected != ranks else ""
-    size, lost, rest_ns, missing = run.frame("coverage")["bytes"].sum(), _lost(run), largest_rest_ns(run), missing_parts(run)
-    text = f"{title}: {ranks}{of_all} rank{'s' if ranks != 1 else ''}, {steps} step{'s' if steps != 1 else ''}"
+    size, rest_ns, missing = run.frame("coverage")["bytes"].sum(), largest_rest_ns(run), missing_parts(run)
+    text = f"{title}: {ranks}{of_all} rank{'s' * ((expected or ranks) != 1)}, {steps} step{'s' if steps != 1 else ''}"
     text += f", {format_bytes(int(size))} of files. " if size else ". "
-    text += f"{lost} item{'s' * (lost != 1)} could not be read. " if lost else "Nothing was dropped. "
+    text += f"{' '.join(run.lost_told) or 'Nothing was dropped.'} "
     if rest_ns is not None:
         text += f"The parts of every step sum to it {'exactly' if rest_ns == 0 else f'within {rest_ns} ns'}. "
     return text + (f"Not recorded: {', '.join(missing)}." if missing else "Every kind of data is there.")
@@ -113,7 +113,3 @@ def ranks_recorded(run: Run) -> pd.DataFrame:
 def _expected(run: Run, num_expected: int | None) -> int | None:
     stated = run.facts.get("num_devices")
     return num_expected or (int(stated.value) if stated is not None else None)
-
-
-def _lost(run: Run) -> int:
-    return sum(drop.count for drop in run.dropped)

@@ -143,10 +143,8 @@ def step_notes(run: Run, *, rank: int, step: int) -> list[str]:
         notes.append(f"Of the free time, {format_ns(int(copy_ns))} went to memory copies alone.")
     if not run.has("kernels"):
         notes.append("Kernels of single ranks are not recorded in this format.")
-    if lost := sum(dropped.count for dropped in run.dropped):
-        notes.append(
-            f"{lost} item{'s' * (lost != 1)} of this recording could not be read; page 10 lists {'them' if lost != 1 else 'it'}."
-        )
+    if run.dropped:
+        notes += [*run.lost_told, "Page 10 lists what was lost of this recording."]
     return notes
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit.core.resources import data_folder
+from perfkit.core.run import Dropped, Run
 from perfkit.explain.recording import (
     dropped_table,
     facts_table,
@@ -61,3 +62,9 @@ def test_damage_is_listed_and_the_rest_is_read(tmp_path: Path):
     assert dropped_table(run)["file"].str.contains("communication.json").any()
     assert "2 ranks" in recording_told(run)
     assert "could not be read" in recording_told(run)
+
+
+def test_lost_bytes_and_lost_items_are_not_one_number():
+    lost = (Dropped("bytes before the first complete event", 109, "a.json"), Dropped("event without a name", 1, "a.json"))
+    run = Run(name="a", kind="measured", format="kineto", tables={}, dropped=lost)
+    assert run.lost_told == ("1 item could not be read.", "109 B could not be read.")

@@ -85,8 +85,7 @@ def measure(run: Run, *, ranks: tuple[int, ...] | None = None) -> Measure:
 
 def as_read(run: Run) -> tuple[str, ...]:
     """What was odd when the run was read, skipped iterations among it, and what of it was lost: its figures rest on the rest."""
-    lost = sum(dropped.count for dropped in run.dropped)
-    return (*run.notes, *([f"{run.name}: {lost} item{'s' * (lost != 1)} could not be read"] if lost else []))
+    return (*run.notes, *(f"{run.name}: {lost}" for lost in run.lost_told))
 
 
 def stages(run: Run) -> Mapping[int, tuple[int, ...]]:

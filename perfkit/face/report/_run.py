@@ -92,10 +92,9 @@ def _step_sentence(run: Run, rank: int, step: int) -> str:
 
 def _title(run: Run, summary: Mapping[str, Any]) -> Part:
     steps = run.frame("steps" if run.has("steps") else "log", columns=["rank", "step"])
-    lost = sum(dropped.count for dropped in run.dropped)
     ranks = _count(summary["ranks_found"], "rank")
     text = [f"{run.kind.capitalize()} run, format {run.format}: {ranks}, {_count(steps['step'].nunique(), 'step')}."]
-    text += [f"{lost} items could not be read; they are listed at the end."] if lost else []
+    text += [*run.lost_told, "What was lost is listed at the end."] if run.dropped else []
     return Part(Section(title=run.name, level=1, text=(*text, *run.notes)))
 
 
