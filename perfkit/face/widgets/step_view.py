@@ -139,8 +139,9 @@ class StepView(PanelView):
             super().act(name, values)
             return
         self._offered(name)
-        self._presses += not refusals(self.panel.controls, values or {}, self.state)
-        self._ask(lambda state: state)
+        with self.lock:  # a thread that begins between the two would run for the press, be overtaken by its question and run again
+            self._presses += not refusals(self.panel.controls, values or {}, self.state)
+            self._ask(lambda state: state)
 
     def _on_saved(self, origin: object) -> None:
         if self.panel.follows_log and origin is not self:  # what the function reads in the log may be something else now
@@ -178,7 +179,8 @@ class StepView(PanelView):
 
     def _work(self, progress: Progress) -> None:
         self._questions = {value: value.question() for value in self._values()}
-        self._seen_presses = self._presses  # a later press is not for the values that this run finds
+        with self.lock:
+            self._seen_presses = self._presses  # a later press is not for the values that this run finds
         self._seen_news = self._news
         super()._work(progress)
         self._is_undone = False
@@ -287,6 +289,7 @@ class StepView(PanelView):
             if self._refused is not None and same(self._refused[0], given):
                 raise self._refused[1]  # it stands as long as all that was pressed with
             raise NothingYet(t(recipe.help) if recipe.help else f"{t('Press')} “{t(recipe.button)}”.")
+        check()  # a newer question has the press too
         if recipe.settled and (progress := running()) is not None:
             progress.pause(SETTLED_S)
         result = recipe.function(**given)

@@ -300,6 +300,31 @@ def test_a_press_that_the_visitor_cancels_is_over():
     assert asked == [1]
 
 
+def test_a_press_is_begun_once_where_the_thread_starts_while_it_is_counted(monkeypatch):
+    asked = []
+
+    @widgets.step(n=widgets.Number(1, step=1), button="Search")
+    def search(n):
+        asked.append(n)
+        for _ in range(30):
+            check()
+            threading.Event().wait(0.01)
+        return "found"
+
+    with pytest.raises(NothingYet):
+        search.wait()
+    begin = search.view._begin
+
+    def slowly():
+        search.view._background.ask()
+        threading.Event().wait(0.1)
+        begin()
+
+    monkeypatch.setattr(search.view, "_begin", slowly)
+    search.press()
+    assert (search.wait().text, asked) == ("found", [1])
+
+
 def test_what_a_press_was_refused_for_stands_until_a_value_is_another_one():
     asked = []
 
