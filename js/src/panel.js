@@ -171,11 +171,9 @@ class Panel {
     const status = this.model.get("status");
     if (status === this.statusDrawn) return this.settle();
     this.statusDrawn = status;
-    const draw = states[status.state];
     this.root.dataset.state = status.state;
     this.root.classList.toggle("pk-waits", Boolean(status.waits));
-    this.status.replaceChildren(...(draw ? draw(status, this.send) : []));
-    this.status.hidden = !draw;
+    drawState(this.status, status, this.send);
     const shown = status.state === "result" || (status.state === "loading" && status.again);
     for (const box of [this.sentence, this.figures, this.codeBox, this.tableBox]) box.hidden = !shown;
     this.notes.hidden = !shown || this.notes.children.length === 0;
@@ -319,7 +317,19 @@ class Panel {
   }
 }
 
-export const states = {
+/** Draws a state into `box`. What is the same stays: a button is told of a press, and keeps its focus, while progress is said. */
+export function drawState(box, status, send) {
+  const nodes = states[status.state]?.(status, send) ?? [];
+  const before = [...box.children];
+  if (nodes.length !== before.length) box.replaceChildren(...nodes);
+  else nodes.forEach((node, index) => isSame(node, before[index]) || before[index].replaceWith(node));
+  box.hidden = !(status.state in states);
+}
+
+// JupyterLab marks a button that has the focus.
+const isSame = (node, before) => node.isEqualNode(before) || (node.tagName === "BUTTON" && before.tagName === "BUTTON" && node.textContent === before.textContent);
+
+const states = {
   empty: (status, send) => [
     status.title ? el("h3", {}, status.title) : null,
     el("p", {}, status.text),

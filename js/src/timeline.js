@@ -1,6 +1,6 @@
 // The timeline: toolbar, unit tree, lanes on a canvas, details. The kernel serves tiles; only what is looked at is held here.
 import { el, freshId } from "./dom.js";
-import { states } from "./panel.js";
+import { drawState } from "./panel.js";
 import { begin, finish } from "./ready.js";
 import { onThemeChange } from "./theme.js";
 import { toCommon, toRecorded } from "./timeline_clock.js";
@@ -145,10 +145,8 @@ class Timeline {
 
   drawStatus() {
     const status = this.model.get("status");
-    const draw = states[status.state];
     this.root.dataset.state = status.state;
-    this.status.replaceChildren(...(draw ? draw(status, this.send) : []));
-    this.status.hidden = !draw;
+    drawState(this.status, status, this.send);
     const shown = status.state === "result";
     for (const box of [this.main, this.sentence, this.notes]) box.hidden = !shown;
     if (status.state === "loading") begin(this.key);

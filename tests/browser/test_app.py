@@ -229,6 +229,25 @@ def test_all_six_states_are_shown_in_words(states):
     expect(panel.locator(".pk-status h3")).to_have_text("Cancelled")
 
 
+def test_a_press_on_cancel_counts_while_progress_is_said_and_the_keyboard_can_make_it(states):
+    panel = states.locator(STATES)
+    for device, key in ((states.mouse, ()), (states.keyboard, ("Space",))):
+        show(states, "loading")
+        told = panel.locator(".pk-status .pk-note")
+        expect(told).to_contain_text("of 400 MiB")
+        button = states.get_by_role("button", name="Cancel")
+        button.focus()
+        button.hover()
+        device.down(*key)
+        said = told.inner_text()
+        expect(told).not_to_have_text(said)
+        expect(button).to_be_focused()
+        device.up(*key)
+        expect(panel.locator(".pk-status h3")).to_have_text("Cancelled")
+        show(states, "result")
+        expect(sentence(states)).to_have_text("shown: result")
+
+
 def test_an_old_figure_is_greyed_while_a_newer_one_is_computed(states):
     show(states, "slow")
     expect(states.locator(STATES)).to_have_class(re.compile("pk-stale"))
