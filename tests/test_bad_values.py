@@ -144,6 +144,26 @@ def test_a_launcher_that_starts_other_devices_than_the_groups_need_is_told(comma
     assert "NPU_MEMORY: '58G' must be a size of more than 0 with its unit; nearest is '58GB'" in told
 
 
+@pytest.mark.parametrize(
+    ("command", "numbers"),
+    [
+        ("plan", {"--devices=-5": "devices = -5 must be", "--top=0": "top = 0 must be"}),
+        ("balance", {"--time-limit-s=-5": "time_limit_s = -5.0 must be 0 to"}),
+        ("simulate", {"--steps=0": "steps = 0 must be 1 to", "--seed=-1": "seed = -1 must be at least 0"}),
+    ],
+)
+def test_numbers_are_wrong_in_the_error_of_all_else(command: str, numbers: dict[str, str], tmp_path: Path, capsys):
+    path = config(tmp_path, data_parallel="-8")
+    limit = {"--memory-limit-gib=58G": "'58G' must be a number of GiB"} if command in OF_A_LIMIT else {}
+    assert cli.main([command, path, "--device", "Ascend-910B9", *COMMANDS[command], *limit, *numbers]) == 2
+    told = capsys.readouterr().err
+    for expected in (*numbers.values(), *limit.values(), "did you mean Ascend-910B4", "data_parallel: -8 must be"):
+        assert expected in told
+    assert cli.main([command, str(STAGES), "--device", DEVICE, *COMMANDS[command], *numbers]) == 2, "also where all else is right"
+    told = capsys.readouterr().err
+    assert all(expected in told for expected in numbers.values())
+
+
 def test_a_table_tells_its_options_together(tmp_path: Path, capsys):
     told = refused(capsys, "estimate", table(tmp_path), "--device", "Ascend-910B9", "--memory-limit-gib", "58G")
     assert "did you mean" in told

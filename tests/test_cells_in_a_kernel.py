@@ -87,11 +87,11 @@ def kernel(started: Kernel) -> Kernel:
     return started
 
 
-def in_order(kernel: Kernel, page: str = "11_step_breakdown", *, path: Path) -> None:
+def in_order(kernel: Kernel, page: str = "11_step_breakdown", *, path: Path | None, beside: str = "") -> None:
     for name, source in cells_of(page).items():
         assert not kernel.run(source), name
         if name == "parameters":
-            assert not kernel.run(f"path = {str(path)!r}")
+            assert not kernel.run(f"path = {str(path)!r}\n{beside}")
 
 
 def test_a_cell_that_is_run_too_early_names_what_it_lacks_and_answers_once_that_is_there(kernel: Kernel):
@@ -146,11 +146,11 @@ def test_a_notebook_of_an_older_version_is_told_where_todays_pages_are(kernel: K
     assert "`perfkit notebooks`" in kernel.run("from perfkit import panels\npanels.show('memory-plan')")
 
 
-def asked(*words: str | Path) -> Any:
+def asked(*words: str | Path, exits: tuple[int, ...] = (0,)) -> Any:
     """What the command line prints as JSON."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        assert main([*map(str, words), "--json"]) == 0
+        assert main([*map(str, words), "--json"]) in exits
     return json.loads(out.getvalue())
 
 
@@ -190,3 +190,99 @@ def test_pages_on_a_recording_of_ones_own_leave_what_the_command_line_says(place
         assert not kernel.run("from perfkit.explain.diagnose import to_dict")
         found = kernel.value(expression)
         assert found == {name: ASKED[name](own, found) for name in found}, page
+
+
+DATA = Path(__file__).parent / "data"
+CONFIG = DATA / "configs" / "mindformers" / "v1.7.0" / "configs" / "qwen3" / "pretrain_qwen3_32b_4k.yaml"
+OTHER = DATA / "configs" / "mindformers" / "v1.5.0" / "research" / "llama3_1" / "llama3_1_70b" / "finetune_llama3_1_70b.yaml"
+DEVICE = ("--device", "Ascend-910B2")
+LOGS = [DATA / "traces" / "logs" / "mindformers" / f"llama3_1_8b_{name}.log" for name in ("ckpt_health", "skip_data")]
+DLRM = DATA / "traces" / "dlrm_8xV100"
+GRAPH = DATA / "ir" / "dp2tp4_column_row" / "21_validate_0082.ir"
+ROUND_1 = data_folder() / "case13b" / "round1.yaml"
+
+
+def of(answer: Any, *keys: str) -> list[Any]:
+    return [answer[key] for key in keys]
+
+
+def parts_of(told: Any) -> dict[str, int]:
+    return {name: amount for name, amount in told["breakdown_bytes"].items() if amount}
+
+
+OTHERS: dict[str, tuple[Path | None, str, Callable[[], Any]]] = {
+    "01_baseline": (
+        LOGS[0],
+        "log['duration_ns'].tolist()",
+        lambda: [step["duration_ns"] for step in asked("summary", LOGS[0])["ranks"][0]["steps"]],
+    ),
+    "02_model_cost": (
+        CONFIG,
+        "[predicted.step_time_s, predicted.mfu]",
+        lambda: of(asked("estimate", CONFIG, *DEVICE), "step_time_s", "mfu"),
+    ),
+    "03_parallel_strategy": (
+        CONFIG,
+        "[predicted.step_time_s, len(candidates)]",
+        lambda: [
+            (told := asked("plan", CONFIG, *DEVICE, exits=(0, 1)))["plans"][0]["estimate"]["step_time_s"],
+            told["feasible"],
+        ],
+    ),
+    "04_memory": (
+        CONFIG,
+        "[{name: amount for name, amount in estimate.peak.parts.items() if amount}, fit.fits]",
+        lambda: [parts_of(told := asked("estimate", CONFIG, *DEVICE)), told["fits"]],
+    ),
+    "05_recompute": (CONFIG, "plan.model.num_layers", lambda: 64),
+    "06_pipeline_balance": (
+        CONFIG,
+        "[how_long_a_step.value[0].step_time_s, int(layout.sum())]",
+        lambda: [*of(asked("estimate", CONFIG, *DEVICE), "step_time_s"), 64],
+    ),
+    "17_cluster": (
+        DLRM,
+        "judged.case.steps.groupby('rank')['duration_ns'].apply(list).to_dict()",
+        lambda: {str(rank["rank"]): [step["duration_ns"] for step in rank["steps"]] for rank in asked("summary", DLRM)["ranks"]},
+    ),
+    "18_graph_ir": (
+        GRAPH,
+        "sorted(next(iter(which_communication_is_not_needed.wait().tables.values())).frame['node'])",
+        lambda: sorted(one["node"] for one in asked("graph", GRAPH)["files"][GRAPH.name]["communication"]),
+    ),
+    "19_dryrun": (
+        DATA / "traces" / "logs" / "dryrun" / "pp4_output_dryrun",
+        "sorted(judged.to_frame()['rank'])",
+        lambda: [f"rank {number}" for number in (0, 12, 4, 8)],
+    ),
+    "21_compare": (CONFIG, "comparison.to_json()['total']", lambda: asked("compare", OTHER, CONFIG, *DEVICE)["total"]),
+    "22_accuracy_alignment": (
+        LOGS[0],
+        "[found.verdict, found.max_relative]",
+        lambda: of(asked("compare", LOGS[1], LOGS[0], exits=(0, 1)), "verdict", "max_relative"),
+    ),
+    "23_user_code": (
+        CONFIG,
+        "problems['rule'].tolist()",
+        lambda: [problem["rule"] for problem in asked("lint", CONFIG, exits=(0, 1))["problems"]],
+    ),
+    "30_case_13b": (None, "rounds[1].estimate.step_time_s", lambda: asked("estimate", ROUND_1, *DEVICE)["step_time_s"]),
+    "40_class": (
+        None,
+        "asked.answer",
+        lambda: next(
+            one["answer"]
+            for one in asked("class", "answers", "--seed", "2024", "--student", "s01")["answers"]
+            if one["exercise"] == "E02"
+        ),
+    ),
+}
+"""Pages on something else: what is opened, what their last cells leave behind, and what the command line says of the same."""
+BESIDE = {"21_compare": f"old_path = {str(OTHER)!r}", "22_accuracy_alignment": f"reference_path = {str(LOGS[1])!r}"}
+
+
+@pytest.mark.parametrize("page", OTHERS)
+def test_other_pages_on_what_is_ones_own_leave_what_the_command_line_says(page: str, kernel: Kernel):
+    own, expression, told = OTHERS[page]
+    in_order(kernel, page, path=own, beside=BESIDE.get(page, ""))
+    assert kernel.value(expression) == told()

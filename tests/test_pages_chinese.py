@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from perfkit.core.errors import InputError, PerfkitError
-from perfkit.core.texts import catalogue, english_lines
+from perfkit.core.texts import catalogue, english_lines, told
+from perfkit.explain.ledger import causes
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.step_view import StepView
 from perfkit.project.sample import demo
@@ -166,6 +167,32 @@ def test_nor_does_a_page_with_anything_else_open(pattern: str, project: Path, mo
             with suppress(InputError):  # one that a page cannot take is refused by its picker, or by the line of its code
                 found |= dict.fromkeys(_english(views(opened_page(name, path=place))), f"{name} with {place.relative_to(ROOT)}")
     assert found == {}, json.dumps(found, indent=1, ensure_ascii=False)
+
+
+COMPARED = (
+    ("tests/data/traces/dlrm_8xV100", "tests/data/traces/hta/timeline_analysis"),
+    ("tests/data/traces/mindinsight/run_2", "tests/data/traces/mindinsight/run_3"),
+    ("data/ir/silu_mul_without.ir", "data/ir/silu_mul_in_effect.ir"),
+    ("data/losses/reference.csv", "data/losses/drift.csv"),
+    ("data/configs/pretrain_llama2_7b.yaml", "data/configs/pretrain_mixtral-8x7b.yaml"),
+    ("data/traces/logs", "data/traces/torch_npu_2rank"),
+)
+
+
+@pytest.mark.parametrize(("old", "new"), COMPARED)
+def test_nor_does_a_comparison_of_others(old: str, new: str, project: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    monkeypatch.setenv("PERFKIT_PROJECT", str(project))
+    _hold(views(opened_page("21_compare", old_path=ROOT / old, path=ROOT / new)))
+
+
+@pytest.mark.parametrize("rank", ["", " (rank 3)"])
+def test_every_cause_has_its_chinese(rank: str):
+    others = {causes.why(cause) for cause in {*causes.WORDS, *causes.OF_LAYERS} - {"work", "waiting"}}
+    waits = {*others, causes.FILLING, causes.LATE_SENDS, causes.STAGE_LOAD, causes.OTHER_STAGE, causes.HEAD}
+    work = () if rank else (*causes.WORDS, *causes.OF_LAYERS, causes.ALL_WORK, causes.OPTIMIZER, causes.ELEMENT_WISE, causes.AI_CPU)
+    for cause in (*waits, *work):
+        assert re.search("[\u4e00-\u9fff]", told(causes.words_of(cause) + rank, "zh")), cause
 
 
 @pytest.mark.parametrize("name", with_steps())

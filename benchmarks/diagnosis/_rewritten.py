@@ -133,7 +133,8 @@ def _host(recording: Recording, timed: Retimed, rows: pd.DataFrame, lines: dict[
         rank = int(recording.kernels["rank"].iloc[number])
         launched = next((call for call in timed.calls[rank] if call[2] == recording.launched[number]), None)
         if launched is not None:
-            start, end = int(times[launched[1]]) + 1_000, int(times[timed.ends[number]]) + 2_000
+            own = int(recording.kernels["start_ns"].iloc[number]) - int(timed.starts_ns[number])  # the clock of the rank
+            start, end = own + int(times[launched[1]]) + 1_000, own + int(times[timed.ends[number]]) + 2_000
             thread = _thread(recording.run, rank, launched[2])
             added.append((rank, WAIT_CALL, "call", thread, start, max(0, end - start)))
     names = ["rank", "name", "kind", "thread", "start_ns", "duration_ns"]

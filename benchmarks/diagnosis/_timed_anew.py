@@ -238,8 +238,10 @@ class Retimed:
         for number in order.tolist():
             start = int(self.starts_ns[number])
             waits = []
-            if streams[number] in last and self._end_ns(last[streams[number]]) <= start:
-                waits.append((self.ends[last[streams[number]]], 0))
+            if (before := last.get(streams[number])) is not None:
+                # Ends that are told by the microsecond may lie behind the start that waited for them.
+                apart = start - int(self.starts_ns[before])
+                waits.append((self.ends[before], 0) if self._end_ns(before) <= start else (self.begins[before], apart))
             if number in shift and shift[number] in begins_of_calls:
                 waits.append((begins_of_calls[shift[number]], min(least, start - shift[number])))
             others = (*self._other_stream(number, by_end, ended, streams, shift), *sent.get(number, ()))

@@ -34,7 +34,7 @@ def main() -> None:
     frame = pd.concat([pd.read_csv(REFERENCE / name) for name in TABLES], ignore_index=True)
     measured, known = read_measured(frame), calibration("default")
     ratios = measured.ratios(known)
-    low, high = known.bounds(measured.labels, measured.plans.experts > 0)
+    low, high = known.bounds(measured.labels, measured.plans.experts > 0, measured.plans.nodes > 1)
     inside = (1.0 / ratios >= low) & (1.0 / ratios <= high)
     rows = frame.iloc[measured.rows].reset_index(drop=True)
     kinds = {
@@ -84,7 +84,7 @@ def after_own_rows(rows: Measured, known: Calibration, count: int) -> tuple[floa
         drawn = random.choice(len(rows.seconds), count, replace=False)
         rest = rows.take(np.setdiff1d(np.arange(len(rows.seconds)), drawn))
         own = updated(rows.take(drawn), known) if count else known
-        ratios, (low, high) = rest.ratios(own), own.bounds(rest.labels, rest.plans.experts > 0)
+        ratios, (low, high) = rest.ratios(own), own.bounds(rest.labels, rest.plans.experts > 0, rest.plans.nodes > 1)
         found.append((error(ratios), float(np.mean((1.0 / ratios >= low) & (1.0 / ratios <= high)))))
     wrong, held = np.mean(found, axis=0).tolist()
     return wrong, held

@@ -1,4 +1,4 @@
-"""Damaged recordings: nothing but an InputError, no hang, bounded memory, and no total that changes without a word.
+"""Damaged recordings: nothing but an error of perfkit, no hang, bounded memory, and no total that changes without a word.
 
 example: python -m benchmarks.trace.bench_damaged --first 0 --count 500
 
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.trace import _damages
-from perfkit.core.errors import InputError
+from perfkit.core.errors import PerfkitError
 from perfkit.explain.summary import summarize
 from perfkit.record.load import load
 
@@ -125,7 +125,7 @@ def opened(folder: Path) -> Outcome:
         totals = totals_of(run, summary)
         said = [f"{lost.file}: {lost.what} ({lost.count})" for lost in run.dropped]
         return Outcome(totals=totals, said=(*said, *run.notes), **used())
-    except InputError as error:
+    except PerfkitError as error:
         return Outcome(refused=str(error), **used())
     except Exception as error:
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if "/perfkit/" in frame.filename]

@@ -3,6 +3,7 @@ import { afterFrame, csv, download, el, freshId, popover } from "./dom.js";
 import { loadModule } from "./load_module.js";
 import { Table } from "./table.js";
 import { onThemeChange, themed, vegaConfig } from "./theme.js";
+import { leastShares } from "./shares.js";
 import { t } from "./texts.js";
 
 // An SVG node a mark gets slow: 640 take a slider 50 ms; below, SVG stays sharp. Either is one picture to assistive technology, told by
@@ -109,7 +110,8 @@ export class Chart {
       loader: offlineLoader(vega),
       hover: true,
     });
-    view.tooltip(new vega.TooltipHandler({ theme: "custom" }).call);
+    const tips = new vega.TooltipHandler({ theme: "custom" });
+    view.tooltip((handler, event, item, shown) => tips.call(handler, event, item, leastShares(shown)));
     for (const [name, value] of Object.entries(this.params)) setSignal(view, name, value);
     this.rows = {};
     this.pending = { rows: {}, values: {} };

@@ -10,6 +10,7 @@ import { Table } from "./table.js";
 import { t } from "./texts.js";
 
 const SHORT_COLUMN = 6;
+const ALSO_ABOVE = new Set(["choose-run", "choose-config"]); // pickers of what the bar of the app switches, too
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
 export function renderPanel({ model, el: host }) {
@@ -69,6 +70,7 @@ class Panel {
       ["msg:custom", (message) => message.type === "upload" && this.controls.get(message.name)?.receive?.(message)],
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
+    if (ALSO_ABOVE.has(this.model.get("name")) && this.model.get("controls").length < 2 && document.getElementById("bar-open")) this.beShort();
     this.drawFrame();
     this.drawControls();
     this.drawActions();
@@ -83,6 +85,16 @@ class Panel {
       clearTimeout(this.lateTimer);
       finish(this.key);
     };
+  }
+
+  /** One line that says what is open; the ways to another one are in the bar above, and here on demand. */
+  beShort() {
+    const more = el("button", { type: "button", class: "pk-quiet pk-other", "aria-expanded": "false", onclick: () => {
+      const open = this.root.classList.toggle("pk-picked") === false;
+      more.setAttribute("aria-expanded", String(open));
+    } }, t("Choose another"));
+    this.root.classList.add("pk-picked");
+    this.sentence.after(more);
   }
 
   // Controls ---------------------------------------------------------------

@@ -10,6 +10,7 @@ import { exportPng, exportSvg } from "./timeline_export.js";
 import { actOn } from "./timeline_keys.js";
 import { drawOver, marginOf } from "./timeline_over.js";
 import { drawTip, followPointer } from "./timeline_pointer.js";
+import { Pair } from "./timeline_pair.js";
 import { Requests } from "./timeline_requests.js";
 import { Rows } from "./timeline_rows.js";
 import { TileStore } from "./timeline_tiles.js";
@@ -43,6 +44,7 @@ class Timeline {
     this.send = (message) => { if (!this.left) model.send(message); };
     this.rows = new Rows(() => this.redraw(), () => this.rest(), (rank) => this.openRank(rank), (rank) => this.cancelRank(rank));
     this.details = new TimelineDetails(this);
+    this.pair = new Pair(this);
     this.build();
   }
 
@@ -52,27 +54,29 @@ class Timeline {
     this.notes = el("ul", { class: "pk-notes" });
     this.status = el("div", { class: "pk-status", role: "status" });
     this.ruler = el("canvas", { class: "pk-tl-ruler", "aria-hidden": "true" });
-    this.canvas = el("canvas", { class: "pk-tl-canvas", tabindex: "0", role: "application", "aria-label": t("Timeline"), "aria-describedby": help });
+    this.canvas = el("canvas", { class: "pk-tl-canvas", tabindex: "0", role: "application", "aria-label": this.model.get("label"), "aria-describedby": help });
     this.stage = el("div", { class: "pk-tl-stage" }, this.canvas);
     this.scroll = el("div", { class: "pk-tl-scroll" }, this.rows.root, this.stage);
     this.corner = el("div", { class: "pk-tl-corner" });
     this.lost = el("div", { class: "pk-tl-lost", hidden: true });
     this.tip = el("div", { class: "pk-tl-tip", hidden: true });
     this.live = el("p", { class: "pk-tl-live", "aria-live": "polite", role: "status" });
-    this.main = el("div", { class: "pk-tl-main" }, this.toolbar(),
+    this.face = el("div", { class: "pk-tl-face" }, this.toolbar(),
       el("div", { class: "pk-tl-box" },
-        el("div", { class: "pk-tl-top" }, this.corner, this.ruler), this.lost, this.scroll, this.tip),
+        el("div", { class: "pk-tl-top" }, this.corner, this.ruler), this.lost, this.scroll, this.tip));
+    this.main = el("div", { class: "pk-tl-main" }, this.face,
       this.live, el("details", { class: "pk-note pk-tl-keys" }, el("summary", {}, t("Keys")), el("p", { id: help }, HELP)), this.details.root);
-    this.root = el("section", { class: "pk pk-panel pk-tl", "aria-label": t("Timeline"), "data-panel": this.model.get("name"), "data-lm-suppress-shortcuts": "true" },
+    this.root = el("section", { class: "pk pk-panel pk-tl", "aria-label": this.model.get("label"), "data-panel": this.model.get("name"), "data-lm-suppress-shortcuts": "true" },
       this.sentence, this.notes, this.status, this.main);
-    this.root.addEventListener("keydown", (event) => {
-      // JupyterLab would take single letters for shortcuts of its own.
+    const onKey = (event) => {
+      // JupyterLab would take single letters for shortcuts of its own, and so would the timeline that this one is drawn below.
       event.stopPropagation();
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const inField = event.target.matches("input, select, textarea");
       if (event.key === "Escape" && this.rows.root.contains(event.target)) this.canvas.focus(); // past all its buttons
       if (!inField && actOn(this, event)) event.preventDefault();
-    });
+    };
+    for (const part of [this.face, this.root]) part.addEventListener("keydown", onKey);
   }
 
   toolbar() {
@@ -96,7 +100,7 @@ class Timeline {
     this.wideButton = button(t("Full window"), t("Fill the window with the timeline, or give it back (X)"), () => this.fillWindow(), { "aria-pressed": "false" });
     this.runs = el("select", { "aria-label": t("Recording"), onchange: () => this.send({ type: "run", path: this.runs.value }) });
     return el("div", { class: "pk-tl-toolbar", role: "toolbar", "aria-label": t("Timeline tools") },
-      this.runs, this.find, this.found, this.filter, this.flowButton,
+      this.runs, this.pair.choice, this.find, this.found, this.filter, this.flowButton,
       button(t("Mark"), t("Set a mark with a note at the selection (M)"), () => this.details.askMark()),
       button("−", t("Zoom out (S)"), () => this.zoom(2), { "aria-label": t("Zoom out") }),
       button("+", t("Zoom in (W)"), () => this.zoom(0.5), { "aria-label": t("Zoom in") }),
@@ -137,18 +141,35 @@ class Timeline {
     if (this.model.get("setup").units) this.setUp();
     return () => {
       for (const [event, listener] of listeners) this.model.off(event, listener);
+      this.pair.leave();
       this.resize.disconnect();
+      this.sight?.disconnect();
       this.stopTheme();
       finish(this.key);
     };
+  }
+
+  /** Asks for its recording when somebody sees where it will be. */
+  openInSight() {
+    this.sight = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      this.sight.disconnect();
+      if (document.documentElement.dataset.perfkitReady === undefined) setTimeout(() => this.drawStatus(), 200); // what is above it is not drawn yet
+      else this.send({ type: "action" });
+    });
+    this.sight.observe(this.root);
   }
 
   drawStatus() {
     const status = this.model.get("status");
     this.root.dataset.state = status.state;
     drawState(this.status, status, this.send);
+    this.sight?.disconnect();
+    if (status.docked) this.openInSight();
     const shown = status.state === "result";
-    for (const box of [this.main, this.sentence, this.notes]) box.hidden = !shown;
+    for (const box of [this.sentence, this.notes]) box.hidden = !shown;
+    if (shown !== (this.main.parentNode === this.root)) this.root[shown ? "append" : "removeChild"](this.main); // lanes of nothing are none
+    this.pair.changed();
     if (status.state === "loading") begin(this.key);
     else if (!shown) finish(this.key);
     else this.redraw();
@@ -170,7 +191,7 @@ class Timeline {
     this.notes.replaceChildren(...[...setup.notes, setup.problem].filter(Boolean).map((note) => el("li", {}, note)));
     this.lost.hidden = !setup.dropped.length;
     this.lost.textContent = setup.dropped.length ? `${lostText(setup.lost)}: ${setup.dropped.map((part) => `${grouped(part.count)} ${part.what} (${part.file})`).join("; ")}` : "";
-    this.runs.hidden = Boolean(setup.link);
+    this.runs.hidden = Boolean(setup.link) || setup.picked;
     this.root.classList.toggle("pk-tl-inside", Boolean(setup.link));
     this.runs.replaceChildren(...setup.options.map(([label, path]) => el("option", { value: path, selected: path === setup.path }, label)));
     if (!setup.options.some(([, path]) => path === setup.path)) this.runs.prepend(el("option", { value: setup.path, selected: true }, setup.path));
@@ -179,6 +200,7 @@ class Timeline {
     this.rows.update(setup);
     this.details.drawMarks();
     this.goTo(setup.goto);
+    this.pair.join();
   }
 
   // What is shown ----------------------------------------------------------
@@ -191,7 +213,12 @@ class Timeline {
     const whole = this.setup.end - this.setup.start;
     this.view.span = Math.min(Math.max(span, MIN_SPAN), whole * 1.2);
     const low = this.setup.start - this.view.span * 0.5;
-    this.view.start = Math.min(Math.max(start, low), this.setup.end - this.view.span * 0.5);
+    this.show(Math.min(Math.max(start, low), this.setup.end - this.view.span * 0.5), this.view.span);
+    this.pair.moved();
+  }
+
+  show(start, span) {
+    this.view = { start, span };
     this.changedAt ??= performance.now();
     this.redraw();
     this.rest();
@@ -315,6 +342,11 @@ class Timeline {
   }
 
   selectRange(start, end, units = null) {
+    this.pair.ranged(start, end);
+    this.takeRange(start, end, units);
+  }
+
+  takeRange(start, end, units) {
     this.range = { start: Math.floor(Math.min(start, end)), end: Math.ceil(Math.max(start, end)), units };
     this.send({ type: "select", ...this.range, units: units ?? this.recorded() });
     this.live.textContent = t("Range of {0} selected.", exactNs(this.range.end - this.range.start));
@@ -323,7 +355,7 @@ class Timeline {
 
   /** The units with a row that hold recorded events, not sums of them. */
   recorded() {
-    return [...new Set(this.rows.unitRows().map((row) => row.unit))].filter((unit) => this.rows.units.get(unit).process !== "overlap");
+    return [...new Set(this.rows.unitRows().map((row) => row.unit))].filter((unit) => !["overlap", "modules"].includes(this.rows.units.get(unit).process));
   }
 
   clear() {
@@ -453,7 +485,7 @@ class Timeline {
   }
 
   draw() {
-    if (this.main.hidden || !this.stage.clientWidth) return;
+    if (!this.stage.clientWidth) return;
     const begun = performance.now();
     const width = this.width();
     const height = Math.min(this.rows.height(), this.scroll.clientHeight || 400);

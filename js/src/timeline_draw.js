@@ -14,6 +14,7 @@ const COLORS = {
   operator: "#56B4E9", call: "#009E73", mark: "#F0E442", python: "#b9a6d3",
   "computing alone": "#0072B2", "communication hidden": "#E69F00", "communication exposed": "#E69F00", free: "#D55E00",
 };
+const MODULES = ["#9fc3e6", "#c3b4e0", "#a8d5ba", "#e6cf9f"]; // neighbours are told apart
 const HATCHED = new Set(["communication hidden"]);
 const MIN_TEXT = 34;
 const CHAR = 6.3;
@@ -130,7 +131,7 @@ function drawTile(painter, tile, { row, top, view, scale, store, highlight, from
     const what = store.kinds[kind[at]];
     const merged = count[at] > 1;
     const lit = highlight === null || (name[at] >= 0 && highlight.has(name[at]));
-    const color = colorOf(what);
+    const color = what === "module" ? MODULES[Math.max(0, name[at]) % MODULES.length] : colorOf(what);
     painter.rect(x, merged ? y + 3 : y, wide, merged ? LANE - 9 : LANE - 3, color, lit ? (merged ? 0.6 : 1) : 0.22, HATCHED.has(what));
     const room = Math.min(finish, width) - x;
     if (room >= MIN_TEXT && (begin >= left || left === 0)) {

@@ -20,6 +20,7 @@ export function drawOver(painter, { timeline, rows, view, width, topOf, height, 
     const start = toCommon(timeline.rows.clockOf(step.rank), step.start);
     if (start > view.start && start < view.start + view.span) painter.rect(at(start), 0, 1, height, colors.muted, 0.35);
   }
+  if (timeline.pair.aligned) painter.rect(at(timeline.pair.anchor()) - 1, 0, 2, height, colors.accent, 0.8);
   for (const mark of setup.marks ?? []) painter.rect(at(mark.start), 0, 1.5, height, colors.accent, 0.9);
   if (range) drawRange(painter, { range, at, width, height, rows, topOf });
   for (const [unit, lane, start] of search.marks) {

@@ -12,20 +12,20 @@ const MANY_COUNTERS = 4; // more are folded at first
 const STICKY = 0.6; // pinned lanes stay in sight unless they take more of the height
 
 const HEADINGS = {
-  device: t("Device"), communication: t("Communication"), overlap: t("Overlap analysis"), host: t("Host"),
-  counter: t("Counters"), silent: t("Counters that stay 0"),
+  device: t("Device"), communication: t("Communication"), overlap: t("Overlap analysis"), modules: t("Modules"), host: t("Host"),
+  pace: t("Launch queue and frequency"), counter: t("Counters"), silent: t("Counters that stay 0"),
 };
 
 const WORDS = {
-  stream: t("stream"), thread: t("thread"), group: t("group"), "computing alone": t("computing alone"), "communication hidden": t("communication hidden"),
+  stream: t("stream"), "no stream": t("no stream"), forward: t("forward"), backward: t("backward"), thread: t("thread"), group: t("group"), "computing alone": t("computing alone"), "communication hidden": t("communication hidden"),
   "communication exposed": t("communication exposed"), free: t("free"),
-  "no stream recorded": t("no stream recorded"), "no thread recorded": t("no thread recorded"), "no group recorded": t("no group recorded"),
+  "launched, not begun": t("launched, not begun"), "no stream recorded": t("no stream recorded"), "no thread recorded": t("no thread recorded"), "no group recorded": t("no group recorded"),
 };
 
 /** What the page itself calls a unit, in the visitor's language; names of streams and counters stay as recorded. */
 function labelOf({ label, counter }) {
-  if (counter) return label;
-  return WORDS[label] ?? label.replace(/^(stream|thread|group)(?= )/, (word) => WORDS[word]);
+  if (counter) return label.replace(/^(launched, not begun): (stream|no stream)/, (_, begin, where) => `${WORDS[begin]}: ${WORDS[where]}`);
+  return WORDS[label] ?? label.replace(/^(no stream|stream|thread|group)(?=[ ,])|(forward|backward)$/g, (word) => WORDS[word]);
 }
 
 export class Rows {
@@ -53,7 +53,7 @@ export class Rows {
     for (const { rank, process } of setup.units) {
       const key = `r${rank}/${process}`;
       const many = process === "silent" || setup.units.filter((unit) => unit.rank === rank && unit.process === process).length > MANY_COUNTERS;
-      if (["counter", "silent"].includes(process) && many && !this.seen.has(key)) this.closed.add(key);
+      if (["pace", "counter", "silent"].includes(process) && many && !this.seen.has(key)) this.closed.add(key);
       this.seen.add(key);
     }
     this.draw();

@@ -18,6 +18,7 @@ import yaml
 
 from perfkit.config.dialects.dialect import Document
 from perfkit.config.dialects.registry import dialects, recognised
+from perfkit.config.dialects.yaml import loaded
 from perfkit.core.errors import InputError
 
 LARGEST_BYTES = 5_000_000
@@ -72,7 +73,7 @@ def _parsed(path: Path, text: str) -> Any:
     suffix = path.suffix.lower()
     try:
         if suffix in {".yaml", ".yml", ".json"}:
-            return yaml.safe_load(text)
+            return loaded(text)
         if suffix == ".toml":
             return tomllib.loads(text)
         return _arguments(shlex.split(text.replace("\\\n", " "), comments=True))

@@ -21,6 +21,7 @@ from perfkit.core import settings
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.source import Source
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec, Link
 from perfkit.core.spec.model import ModelSpec
 
@@ -79,6 +80,13 @@ def find_model(name: str) -> ModelSpec | None:
     """The shape of a model whose name is `name` but for case, `_` and `-`, or None."""
     known = {_plain(candidate): candidate for candidate in models()}
     return models().get(known.get(_plain(name), ""))
+
+
+def model_of_sizes(num_layers: int, *sizes: int) -> ModelSpec | None:
+    """The model that has these sizes: hidden, heads, ffn; of several one with as many layers, or any if all have one vocabulary."""
+    found = [one for one in models().values() if (one.hidden_size, one.num_attention_heads, one.ffn_hidden_size) == sizes]
+    found = [one for one in found if one.num_layers == num_layers] or found
+    return found[0] if len({one.vocab_size for one in found}) == 1 else None
 
 
 def hardware() -> Mapping[str, HardwareSpec]:
@@ -151,6 +159,8 @@ def _tables(path: str | Path, make: Callable[[str, Mapping[str, Any]], _Entry], 
 
 def _record(name: str, table: Mapping[str, Any]) -> ModelRecord:
     shape = {key: value for key, value in table.items() if key not in RECORD_KEYS}
+    if "compressed" in shape:
+        shape["compressed"] = CompressedAttention(**shape["compressed"])
     return ModelRecord(
         spec=ModelSpec(name=name, **shape),
         seq_length=table["seq_length"],

@@ -1,8 +1,8 @@
 """Parameters: how many trainable numbers a model has, and in which part.
 
 Letters: h hidden, f ffn hidden, v vocabulary, L layers, a heads, k key-value heads, d head size, g matrices of a feed-forward
-(3 gated, 2 otherwise), E experts, q and r the low ranks of multi-head latent attention. Biases are counted with the matrix that
-they belong to, norms apart. Tables that are padded (vocabulary) are counted as the model states them.
+(3 gated, 2 otherwise), E experts, q and r the low ranks of multi-head latent attention, n streams of residuals. Biases are counted
+with the matrix that they belong to, norms apart. Tables that are padded (vocabulary) are counted as the model states them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ def count_params(model: ModelSpec) -> Breakdown:
     """Count the parameters of the whole model, before any split over devices.
 
     Returns a breakdown in "parameters" with the leaves `embedding/tokens`, `embedding/positions`, `embedding/norm`,
-    `layers/attention`, `layers/ffn`, `layers/experts`, `layers/shared_experts`, `layers/router`, `layers/norm`, `head/norm`,
-    `head/projection` and `head/further_tokens` (what layers that predict further tokens have besides); a leaf that the model does
-    not have is left out (a tied head has no projection of its own).
+    `layers/attention`, `layers/ffn`, `layers/experts`, `layers/shared_experts`, `layers/router`, `layers/norm`, `layers/streams`,
+    `head/norm`, `head/projection`, `head/further_tokens` (what layers that predict further tokens have besides) and `head/streams`
+    (both: what mixes and joins several residuals); a leaf that the model does not have is left out (a tied head has no projection
+    of its own).
     """
     return _count(model, model.num_experts, SOURCE)
 
@@ -41,13 +42,25 @@ def shared_width(model: ModelSpec) -> int:
     return model.num_shared_experts * (model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size)
 
 
-def attention_weights(model: ModelSpec) -> dict[str, int]:
-    """Elements of the matrices of one attention, without biases: `qkv` (all that makes queries, keys, values) and `output`.
+def attention_weights(model: ModelSpec) -> dict[str, float]:
+    """Elements of the matrices of a mean attention, without biases: `qkv` (all that makes queries, keys, values) and `output`.
 
     Latent attention (arXiv 2405.04434, section 2.1): hq + qa(n + r') + h(r + r') + ra(n + w) and awh, with n, r', w the
-    no-position, rotary and value head sizes; without compressed queries the first two terms are ha(n + r').
+    no-position, rotary and value head sizes; without compressed queries the first two terms are ha(n + r'). Where keys are the
+    values (`CompressedAttention`): hq + qad + hd, and ado + goh of the output's g groups of rank o. `qkv` has what compresses too.
     """
+    weights = _plain_weights(model)
+    if packed := model.compressed:
+        rank = model.query_lora_rank or model.hidden_size
+        weights["qkv"] += packed.compressing(model.num_layers, model.hidden_size, rank, model.head_size)
+    return weights
+
+
+def _plain_weights(model: ModelSpec) -> dict[str, float]:
     h, a, k, d = model.hidden_size, model.num_attention_heads, model.num_key_value_heads, model.head_size
+    if model.compressed and (o := model.compressed.output_lora_rank):
+        query = h * model.query_lora_rank + model.query_lora_rank * a * d
+        return {"qkv": query + h * d, "output": a * d * o + model.compressed.output_groups * o * h}
     if not model.kv_lora_rank:
         return {"qkv": h * d * (a + 2 * k), "output": a * d * h}
     q, r = model.query_lora_rank, model.kv_lora_rank
@@ -77,17 +90,39 @@ def _count(model: ModelSpec, num_routed: int, source: Source) -> Breakdown:
         "embedding/tokens": v * h,
         "embedding/positions": model.max_position_embeddings * h,
         "embedding/norm": _norm(model) if model.embedding_norm else 0,
-        "layers/attention": L * (sum(attention_weights(model).values()) + _attention_biases(model)),
+        "layers/attention": round(L * sum(attention_weights(model).values())) + L * _attention_biases(model),
         "layers/ffn": (L - mixed) * _ffn(model, model.ffn_hidden_size),
         "layers/experts": mixed * num_routed * _ffn(model, model.expert_ffn_hidden_size),
         "layers/shared_experts": mixed * _ffn(model, shared_width(model)) if shared_width(model) else 0,
         "layers/router": mixed * _router(model),
-        "layers/norm": L * (2 * _norm(model) + _inner_norms(model)),
+        "layers/norm": L * (2 * _norm(model) + _inner_norms(model)) + _compressing_norms(model),
+        "layers/streams": L * stream_weights(model),
         "head/norm": _norm(model),
         "head/projection": 0 if model.tied_embeddings else h * v,
         "head/further_tokens": model.num_mtp_layers * further_weights(model),
+        "head/streams": (1 + model.num_mtp_layers) * stream_head(model),
     }
     return Breakdown("parameters", {path: amount for path, amount in parts.items() if amount}, source)
+
+
+def stream_weights(model: ModelSpec) -> int:
+    """Parameters of a layer's two blocks that mix n streams: a matrix of all to 2n + n^2 weights, as many biases, three gains."""
+    n = model.residual_streams
+    return 2 * ((n * model.hidden_size + 1) * (2 * n + n * n) + 3) if n > 1 else 0
+
+
+def stream_head(model: ModelSpec) -> int:
+    """Parameters that join n streams ahead of the head, and once more for every layer that predicts further tokens."""
+    n = model.residual_streams
+    return n * model.hidden_size * n + n + 1 if n > 1 else 0
+
+
+def _compressing_norms(model: ModelSpec) -> int:
+    """Positions and norms of compressors and indexers, and the sink of every head where keys are the values."""
+    packed = model.compressed
+    if packed is None:
+        return 0
+    return packed.small(model.head_size) + (model.num_layers * model.num_attention_heads if packed.output_lora_rank else 0)
 
 
 def _norm(model: ModelSpec) -> int:
@@ -97,6 +132,8 @@ def _norm(model: ModelSpec) -> int:
 def _inner_norms(model: ModelSpec) -> int:
     """Norms inside attention: of queries and keys by head, and of the compressed queries and keys of latent attention."""
     by_head = 2 * model.head_size if model.query_key_norm else 0
+    if model.compressed and model.compressed.output_lora_rank:
+        return model.query_lora_rank + model.head_size
     return by_head + (model.query_lora_rank + model.kv_lora_rank if model.kv_lora_rank else 0)
 
 

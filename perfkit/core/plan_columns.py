@@ -1,22 +1,23 @@
 """Plan columns: many plans as arrays of one length, the form in which whatever is predicted of plans is computed.
 
-A column has the name of its field; a single plan is a table of one. Counts are float64 (products of sizes exceed 2**53 nowhere),
-a field that is not stated is nan. Words, layouts, recompute plans and devices are `Coded`: the few different values once each, and
-every plan's position among them.
+A column has the name of its field; a single plan is a table of one, which `PlanColumns.one` holds as numbers in place of arrays
+(`perfkit.core.numbers`). Counts are float64 (products of sizes exceed 2**53 nowhere), a field that is not stated is nan. Words,
+layouts, recompute plans and devices are `Coded`: the few different values once each, and every plan's position among them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, cast, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 from perfkit.core.errors import InputError
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
@@ -41,9 +42,12 @@ SPARSE = 4
 T = TypeVar("T", bound=Hashable)
 
 
+_FIRST: Any = np.intp(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Coded(Generic[T]):
-    """A column of few different values: every plan's position (`codes`) in `values`."""
+    """A column of few different values: every plan's position (`codes`) in `values`; of a single plan that is a number."""
 
     codes: Codes
     values: tuple[T, ...]
@@ -60,11 +64,26 @@ class Coded(Generic[T]):
         """The column of one value."""
         return cls(np.zeros(count, dtype=np.intp), (item,))
 
+    @classmethod
+    def one(cls, item: T) -> Coded[T]:
+        """The value of a single plan."""
+        return cls(_FIRST, (item,))
+
+    @classmethod
+    def at(cls, places: Any, values: tuple[T, ...]) -> Coded[T]:
+        """The column of values at these places: numbers or flags, an array or those of a single plan."""
+        return cls(places.astype(np.intp), values) if isinstance(places, np.ndarray) else cls.one(values[int(places)])
+
+    @property
+    def is_one(self) -> bool:
+        """Whether this is the value of a single plan."""
+        return not isinstance(self.codes, np.ndarray)
+
     def __len__(self) -> int:
-        return len(self.codes)
+        return 1 if self.is_one else len(self.codes)
 
     def __getitem__(self, index: int) -> T:
-        return self.values[int(self.codes[index])]
+        return self.values[0 if self.is_one else int(self.codes[index])]
 
     def take(self, rows: Rows) -> Coded[T]:
         """The values at `rows`."""
@@ -76,10 +95,14 @@ class Coded(Generic[T]):
 
     def numbers(self, of: Callable[[T], float]) -> Floats:
         """A number of every plan's value."""
+        if self.is_one:
+            return cast("Floats", np.float64(of(self.values[0])))
         return np.array([of(value) for value in self.values], dtype=np.float64)[self.codes]
 
     def flags(self, of: Callable[[T], bool]) -> Flags:
         """Whether something holds of every plan's value."""
+        if self.is_one:
+            return cast("Flags", np.bool_(of(self.values[0])))
         return np.array([of(value) for value in self.values], dtype=np.bool_)[self.codes]
 
     def is_(self, *words: T) -> Flags:
@@ -98,6 +121,8 @@ def distinct(codes: Codes, bound: int) -> tuple[Codes, Codes]:
 
 def combined(*columns: Coded[Any]) -> Coded[tuple[Any, ...]]:
     """The combinations of several columns' values, as one column."""
+    if columns[0].is_one:
+        return Coded.one(tuple(column.values[0] for column in columns))
     if len(columns[0]) == 1:
         return Coded.same(tuple(column[0] for column in columns), 1)
     code, sizes = columns[0].codes, tuple(len(column.values) for column in columns)
@@ -121,6 +146,8 @@ class PlanColumns:
     vocab_size: Floats
     model_name: Coded[str]
     gated_ffn: Flags
+    clamped_gate: Flags
+    scaled_positions: Flags
     tied_embeddings: Flags
     norm: Coded[str]
     bias: Coded[str]
@@ -144,6 +171,8 @@ class PlanColumns:
     nope_head_size: Floats
     rope_head_size: Floats
     value_head_size: Floats
+    residual_streams: Floats
+    compressed: Coded[CompressedAttention | None]
     seq_length: Floats
     micro_batch_size: Floats
     global_batch_size: Floats
@@ -184,6 +213,8 @@ class PlanColumns:
     overlap_pp: Floats
     overlap_ep: Floats
     transformer_impl: Coded[str]
+    single: Plan | None = field(init=False, default=None, repr=False, compare=False)
+    """The plan that `one` holds."""
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanColumns:
@@ -191,8 +222,15 @@ class PlanColumns:
         cells = zip(*map(_READ, plans), strict=True) if plans else iter([()] * len(FIELDS))
         return cls(**{name: _column(field.kind, values) for (name, field), values in zip(FIELDS.items(), cells, strict=True)})
 
+    @classmethod
+    def one(cls, plan: Plan) -> PlanColumns:
+        """A single plan, a table of one that cannot be taken from."""
+        found = cls(**{name: hold(cell) for (name, hold), cell in zip(_HOLD.items(), _READ(plan), strict=True)})
+        object.__setattr__(found, "single", plan)
+        return found
+
     def __len__(self) -> int:
-        return len(self.num_layers)
+        return len(self.model_name)
 
     @property
     def num_devices(self) -> Floats:
@@ -210,6 +248,18 @@ class PlanColumns:
         """Micro batches of a step and replica."""
         return self.global_batch_size / (self.micro_batch_size * self.data_parallel_size * self.micro_batch_interleave_size)
 
+    def different(self, names: Iterable[str]) -> tuple[Codes, Codes]:
+        """One position of every different combination of these columns, and which of them each plan has."""
+        places = np.zeros(len(self), dtype=np.intp)
+        for name in names if len(self) > 1 else ():
+            column = getattr(self, name)
+            # What a plan does not state is nan, which equals nothing: -1 stands for it.
+            cells = column.codes if isinstance(column, Coded) else np.nan_to_num(column, nan=-1.0)
+            if (cells != cells[0]).any():  # of most fields, as in a search, all plans have the same
+                codes = np.unique(cells, return_inverse=True)[1]
+                places = np.unique(places * (codes.max() + 1) + codes, return_inverse=True)[1]
+        return np.unique(places, return_index=True)[1], places
+
     def take(self, rows: Rows) -> PlanColumns:
         """The plans at `rows` (positions, flags or a slice)."""
         columns: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
@@ -223,8 +273,8 @@ class PlanColumns:
     def plan(self, index: int) -> Plan:
         """The plan of one row. Raises InputError with everything in which it contradicts itself."""
         found: dict[str, dict[str, Any]] = {}
-        for name, field in FIELDS.items():
-            found.setdefault(field.part, {})[field.name] = field.value(getattr(self, name)[index])
+        for name, own in FIELDS.items():
+            found.setdefault(own.part, {})[own.name] = own.value(getattr(self, name)[index])
         parts: dict[str, Any] = {}
         problems: list[str] = []
         for part, values in found.items():
@@ -273,7 +323,7 @@ class Field:
 
 
 def _fields() -> dict[str, Field]:
-    kinds = {item.name: str(item.type) for item in fields(PlanColumns)}
+    kinds = {item.name: str(item.type) for item in fields(PlanColumns) if item.init}
     found = {}
     for item in fields(Plan):
         if item.name in PARTS:
@@ -292,6 +342,10 @@ FIELDS: Mapping[str, Field] = _fields()
 _READ = attrgetter(*(field.path for field in FIELDS.values()))
 
 
+_KINDS: Mapping[str, Callable[[Any], Any]] = {"Floats": np.float64, "Flags": np.bool_}
+_HOLD = {name: _KINDS.get(field.kind, Coded.one) for name, field in FIELDS.items()}
+"""How a column holds the cell of a single plan."""
+
 SPLIT = ("tensor_parallel_size", "pipeline_parallel_size", "optimizer_shard_size", "optimizer_shard_level")
 
 
@@ -299,7 +353,7 @@ def program_of(stated: Coded[str], hardware: Coded[HardwareSpec | None], split: 
     """The stated framework of plans, else the usual one of their device and of how they split the work."""
     tensor, stages, shards, level = (split[name] for name in SPLIT)
     only_shared = (tensor == 1) & (stages == 1) & (shards > 1) & (level >= 2)
-    found = combined(stated, hardware, Coded(only_shared.astype(np.intp), (False, True)))
+    found = combined(stated, hardware, Coded.at(only_shared, (False, True)))
     return Coded(found.codes, tuple(_program(*values) for values in found.values))
 
 

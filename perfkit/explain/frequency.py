@@ -16,7 +16,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 
 HOW_TO_COLLECT = "on Ascend record at level 1 or 2, which writes AI Core Freq into trace_view.json or the database"
-_NAME = re.compile(r"(?:ai ?core|sm|gpu|graphics).*(?:freq|clock)", re.IGNORECASE)
+NAME = re.compile(r"(?:ai ?core|sm|gpu|graphics).*(?:freq|clock)", re.IGNORECASE)
 _MHZ = {"Hz": 1e-6, "kHz": 1e-3, "MHz": 1.0, "GHz": 1e3}
 COLUMNS = ("rank", "name", "step", "time_ns", "duration_ns", "frequency_mhz", "ratio")
 
@@ -27,7 +27,7 @@ def frequencies(run: Run, ranks: list[int], *, step: int | None = None) -> pd.Da
     A value holds until the next one or, the last one, until the end of the rank's last step. Raises NotMeasuredError without any.
     """
     rows = run.frame("counters", ranks=ranks)
-    names = [name for name in rows["name"].unique() if _NAME.search(str(name))]
+    names = [name for name in rows["name"].unique() if NAME.search(str(name))]
     rows = rows[rows["name"].isin(names).to_numpy(dtype=bool)].astype({"name": "object", "unit": "object"})
     scale = rows["unit"].map(_MHZ).astype("float64").fillna(1.0)
     rows = rows.assign(frequency_mhz=rows["value"] * scale)

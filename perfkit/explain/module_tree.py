@@ -21,8 +21,11 @@ from perfkit.record.events.threads import HostEvents
 from perfkit.record.readers.host import NONE, innermost
 
 Ints = npt.NDArray[np.int64]
+Objects = npt.NDArray[np.object_]
 HOW_TO_COLLECT = "record with_stack=True or with_modules=True, or annotate the code with record_function, NVTX or mstx"
 _MODULE = re.compile(r"nn\.Module: ")
+_SCOPE = re.compile(r"^(?:Gradients/)?Default/(?P<path>.+?)(?:/grad[A-Z][^/]*)?/[^/]+$")
+"""The name that MindSpore gives an operator: the cells around it, then its own; that of a gradient names the same cells."""
 _BETWEEN = " / "
 _AMOUNTS = ("host_ns", "own_host_ns", "device_ns", "own_device_ns", "backward_device_ns", "own_backward_device_ns")
 COLUMNS = ("rank", "path", "depth", "count", *_AMOUNTS)
@@ -58,10 +61,44 @@ def module_tree(run: Run, rank: int, step: int | None = None) -> pd.DataFrame:
     return table.reset_index().assign(rank=rank).loc[:, list(COLUMNS)]
 
 
+def is_module(host: HostEvents) -> npt.NDArray[np.bool_]:
+    """Which rows are modules or annotations; the mark of a step is none."""
+    return (host.named(_MODULE) | host.of_kind("mark")) & ~host.named(STEP_MARK)
+
+
+def modules_of(run: Run, rank: int, *, host: bool = True) -> Objects | None:
+    """The innermost module of the network by execution of a rank, in order of start, as a path; "" where none is known.
+
+    Of what the backward pass computes it is the one in which its forward operator ran. None if no module was recorded: MindSpore
+    names the cells with each operator, elsewhere the host's stacks tell, which are read if `host`.
+    """
+    events = causal_graph(run).rank(rank)
+    names = events.device["name"].astype("category").cat
+    scopes = [_SCOPE.match(str(name)) for name in names.categories.tolist()]
+    if any(scopes):
+        found: Objects = np.array([*(scope["path"] if scope else "" for scope in scopes), ""], dtype=object)[names.codes.to_numpy()]
+        return found
+    if not (host and run.has("launches") and run.has("host")):
+        return None
+    # Of a host with hundreds of thousands of events the names tell in no time whether there is anything to look for.
+    known = run.frame("host", ranks=[rank], columns=["name"])["name"].astype("category").cat.categories
+    if not any(_MODULE.match(str(name)) for name in known.tolist()):
+        return None
+    places = _spans(events.host, None)
+    places = places[events.host.named(_MODULE)[places]]
+    spans = HostEvents(events.host.rows.iloc[places])
+    parents, _ = _nested(spans)
+    paths = _paths([_MODULE.sub("", str(name)) for name in spans.rows["name"].tolist()], parents, "/")
+    inside: Objects = np.array([*paths, ""], dtype=object)
+    forward_ns = events.launches["forward_ns"].fillna(UNKNOWN_NS).to_numpy(dtype=np.int64)
+    own, before = (_around(events, spans, *asked) for asked in (("thread", events.launch_ns), ("forward_thread", forward_ns)))
+    told: Objects = inside[np.where(own != NONE, own, before)]
+    return told
+
+
 def _spans(host: HostEvents, step: int | None) -> Ints:
     """The modules and annotations in order of thread and time, outer ones first; those that began in one step."""
-    marks = host.named(STEP_MARK)
-    chosen = (host.named(_MODULE) | host.of_kind("mark")) & ~marks
+    chosen = is_module(host)
     if step is not None:
         mark = np.flatnonzero(host.named(re.compile(f"^ProfilerStep#{step}$")))[:1]
         begin, end = (int(host.starts[mark[0]]), int(host.ends[mark[0]])) if len(mark) else (0, 0)
@@ -83,20 +120,27 @@ def _nested(spans: HostEvents) -> tuple[Ints, Ints]:
     return parents, ends
 
 
-def _paths(names: list[str], parents: Ints) -> list[str]:
+def _paths(names: list[str], parents: Ints, between: str = _BETWEEN) -> list[str]:
     paths: list[str] = []
     for name, parent in zip(names, parents.tolist(), strict=True):
-        paths.append(name if parent == NONE else paths[parent] + _BETWEEN + name)
+        paths.append(name if parent == NONE else paths[parent] + between + name)
     return paths
+
+
+def _around(events: RankEvents, spans: HostEvents, thread: str, moments_ns: Ints) -> Ints:
+    """By execution the innermost span around its moment on its thread, a column of `launches`; NONE where there is none."""
+    lanes = {name: lane for lane, name in enumerate(spans.threads)}
+    threads = np.array([lanes.get(name, NONE) for name in events.launches[thread]], dtype=np.int64)
+    launched: Ints = np.flatnonzero((moments_ns != UNKNOWN_NS) & (threads != NONE))
+    found = np.full(len(threads), NONE, dtype=np.int64)
+    found[launched] = innermost(spans.starts, spans.ends, spans.lanes, moments_ns[launched], threads[launched])
+    return found
 
 
 def _launched_in(events: RankEvents, spans: HostEvents, thread: str, moments_ns: Ints) -> Ints:
     """The summed device time of what belongs to moments that lie in each span itself, on the threads of a column of `launches`."""
-    lanes = {name: lane for lane, name in enumerate(spans.threads)}
-    threads = np.array([lanes.get(name, NONE) for name in events.launches[thread]], dtype=np.int64)
-    launched: Ints = np.flatnonzero((moments_ns != UNKNOWN_NS) & (threads != NONE))
-    around = innermost(spans.starts, spans.ends, spans.lanes, moments_ns[launched], threads[launched])
+    around = _around(events, spans, thread, moments_ns)
     total = np.zeros(len(spans.starts), dtype=np.int64)
     inside = around != NONE
-    np.add.at(total, around[inside], (events.ends - events.starts)[launched[inside]])
+    np.add.at(total, around[inside], (events.ends - events.starts)[inside])
     return total

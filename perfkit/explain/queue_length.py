@@ -12,25 +12,23 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.record.events.graph import UNKNOWN_NS, causal_graph
 
 HOW_TO_COLLECT = "record the host beside the device: activities CPU and CUDA or NPU, with CANN calls on Ascend"
 
 
 def queue_lengths(run: Run, rank: int) -> pd.DataFrame:
     """The changes of the queues of one rank, with the columns of `Run.queue_length`. NotMeasuredError without launches."""
-    events = causal_graph(run).rank(rank)
-    linked = np.flatnonzero(events.launch_ns != UNKNOWN_NS)
-    if not len(linked):
+    rows = run.frame("launches", ranks=[rank], columns=["stream", "launch_ns", "start_ns"]).dropna(subset=["launch_ns", "start_ns"])
+    if not len(rows):
         raise NotMeasuredError(f"which call launched what on rank {rank}", how_to_collect=HOW_TO_COLLECT)
-    launched = events.launch_ns[linked]
-    begun = np.maximum(events.starts[linked], launched)  # clocks of host and device differ by some ns
-    stream = events.device["stream"].to_numpy()[linked]
+    launched = rows["launch_ns"].to_numpy(dtype=np.int64)
+    begun = np.maximum(rows["start_ns"].to_numpy(dtype=np.int64), launched)  # clocks of host and device differ by some ns
+    stream = rows["stream"].astype("object").fillna("").to_numpy()
     changes = pd.DataFrame(
         {
             "stream": np.concatenate([stream, stream]),
             "time_ns": np.concatenate([launched, begun]),
-            "change": np.repeat(np.array([1, -1], dtype=np.int64), len(linked)),
+            "change": np.repeat(np.array([1, -1], dtype=np.int64), len(rows)),
         }
     )
     table = changes.groupby(["stream", "time_ns"], as_index=False)["change"].sum()

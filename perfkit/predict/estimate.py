@@ -17,6 +17,7 @@ from perfkit.config.dialects.table import PlanTable
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.display import breakdown_rows, text_table
 from perfkit.core.errors import InputError
+from perfkit.core.numbers import Number, listed
 from perfkit.core.plan_columns import Coded, Codes, Floats, PlanColumns, combined
 from perfkit.core.shown import Shown
 from perfkit.core.source import Source
@@ -141,16 +142,17 @@ def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = 
     """Predict several plans as `estimate` does; their step times are computed at once."""
     if not plans:
         return []
-    known, columns = _known(calibration), PlanColumns.of(plans)
+    known, columns = _known(calibration), PlanColumns.of(plans) if len(plans) > 1 else PlanColumns.one(plans[0])
     refuse_unpriced(columns)
     costs, labels = cost_columns(columns), labels_of(columns)
-    parts = {path: amounts.tolist() for path, amounts in parts_of(costs, known.efficiency(labels)).items()}
-    low, high = (bounds.tolist() for bounds in known.bounds(labels, columns.num_experts > 0))
+    parts = {path: listed(amounts) for path, amounts in parts_of(costs, known.efficiency(labels)).items()}
+    low, high = map(listed, known.bounds(labels, costs.experts > 0, costs.nodes > 1))
     steps = [
         Breakdown("s", {path: amounts[index] for path, amounts in parts.items() if amounts[index] > 0}, step.SOURCE)
         for index in range(len(plans))
     ]
-    rates = {name: values.tolist() for name, values in _rates(costs, np.array([float(one.total) for one in steps])).items()}
+    seconds = np.array([float(one.total) for one in steps]) if len(steps) > 1 else np.float64(steps[0].total)
+    rates = {name: listed(values) for name, values in _rates(costs, seconds).items()}
     return [
         _estimate(plan, known, breakdown, (low[index], high[index]), {name: values[index] for name, values in rates.items()})
         for index, (plan, breakdown) in enumerate(zip(plans, steps, strict=True))
@@ -319,7 +321,7 @@ def _predicted(plans: PlanColumns, known: Calibration) -> dict[str, Floats]:
     costs, labels = cost_columns(plans), labels_of(plans)
     chunks = [slice(start, start + CHUNK) for start in range(0, len(plans), CHUNK)]
     seconds = np.concatenate([step.seconds(costs.take(part), known.efficiency(labels.take(part))) for part in chunks])
-    low, high = known.bounds(labels, plans.num_experts > 0)
+    low, high = known.bounds(labels, costs.experts > 0, costs.nodes > 1)
     return {
         "step_time_s": seconds,
         **_rates(costs, seconds),
@@ -349,7 +351,7 @@ def _sources(plan: Plan, known: Calibration, peak: Breakdown) -> tuple[tuple[str
     return computed + (tuple(plan.hardware.sources.items()) if plan.hardware else ())
 
 
-def _rates(plans: CostColumns, seconds: Floats) -> dict[str, Floats]:
+def _rates(plans: CostColumns, seconds: Number) -> dict[str, Number]:
     tokens = plans.global_batch * plans.seq_length / (seconds * plans.devices)
     once, again = flops_per_token(plans)
     share = tokens / plans.peak_flops_per_s

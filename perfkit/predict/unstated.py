@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit.config.dialects import table as tables
 from perfkit.config.dialects.table import AGAIN, CHUNKS, MICRO, OPEN, PlanTable
-from perfkit.core.plan_columns import Coded, Codes, Flags, Floats, PlanColumns, combined
+from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, Floats, PlanColumns, combined
 from perfkit.core.recomputed import SILU_MUL
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan, even_layers, slotted_layers, usable_limit
@@ -33,8 +33,10 @@ OWN, CHEAP, NONE = -2.0, -1.0, 0.0
 """What is recomputed: as the plan says, the cheap kind of its program, nothing; above that so many layers of every chunk."""
 T = TypeVar("T", bound=Hashable)
 FASTEST, NOTHING = ", the fastest that fits", ", as nothing fits"
+SOLVED = ("micro_batch_size", "virtual_pipeline_parallel_size", "layers_per_stage", "recompute")
 PIECE = 1024
 """Plans solved at once; each is tried in tens of ways."""
+DECISIVE = tuple(name for name in FIELDS if name != "model_name")
 
 
 def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None = None, limit_source: str = "") -> PlanTable:
@@ -72,9 +74,12 @@ def settled(plans: PlanColumns, is_open: Mapping[str, Flags]) -> tuple[PlanColum
     """The plans with their open fields solved, and which fit; one that cannot be priced stays as it is."""
     rows = np.any([is_open[name] for name in OPEN], axis=0)
     rows[list(unpriced(plans))] = False
-    where, fits = np.flatnonzero(rows), np.ones(len(plans), dtype=bool)
-    for start in range(0, len(where), PIECE):
-        part = where[start : start + PIECE]
+    where, fits, solved_as = np.flatnonzero(rows), np.ones(len(plans), dtype=bool), np.arange(len(plans))
+    first, places = _stated_alike(plans.take(where), {name: flags[where] for name, flags in is_open.items()})
+    different = where[first]
+    solved_as[where] = different[places]
+    for start in range(0, len(different), PIECE):
+        part = different[start : start + PIECE]
         found, fits[part] = _fastest(plans.take(part), {name: flags[part] for name, flags in is_open.items()})
         plans = replace(
             plans,
@@ -83,7 +88,19 @@ def settled(plans: PlanColumns, is_open: Mapping[str, Flags]) -> tuple[PlanColum
             layers_per_stage=_put_coded(plans.layers_per_stage, part, found.layers_per_stage),
             recompute=_put_coded(plans.recompute, part, found.recompute),
         )
-    return plans, fits
+    taken = {name: getattr(plans, name) for name in SOLVED} if len(different) < len(where) else {}
+    for name, column in taken.items():
+        taken[name] = Coded(column.codes[solved_as], column.values) if isinstance(column, Coded) else column[solved_as]
+    return replace(plans, **taken), fits[solved_as]
+
+
+def _stated_alike(plans: PlanColumns, is_open: Mapping[str, Flags]) -> tuple[Codes, Codes]:
+    """One position of every different set of stated settings, and which of them each plan has."""
+    _, places = plans.different(DECISIVE)
+    for name in OPEN:
+        places = 2 * places + is_open[name]
+    _, first, places = np.unique(places, return_index=True, return_inverse=True)
+    return first, places
 
 
 def _told(plans: PlanColumns, place: int, name: str, label: str, *, fits: bool) -> str:

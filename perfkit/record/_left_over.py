@@ -14,12 +14,11 @@ from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.logs.log_text import is_named_as_log
 from perfkit.record.listing import File, Listing
 from perfkit.record.readers import sqlite
+from perfkit.record.readers.parts import begins_amid_events
 
 NAMED = 3
 _CHANGING = re.compile(r"[0-9a-f]{8,}|\d+", re.IGNORECASE)
 _TIMELINES = ("trace_view", "msprof", "step_trace", "hccl", "ascend_timeline")
-_EVENT = re.compile(rb'"ph"\s*:\s*"')
-_BEGINNING = re.compile(rb"""\s*(?:\[|\{(?:(?!"ph"\s*:).)*"traceEvents")""", re.DOTALL)
 
 
 def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, Match]], sink: Sink) -> None:
@@ -40,7 +39,7 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
         elif (
             chosen.detail > 2
             and file.name.endswith((".json", ".gz"))
-            and begins_amid_events(file)
+            and begins_amid_events(file.head)
             and (reads_timelines or not _is_timeline(file))
         ):
             sink.drop("file with events of a trace that cannot be recognised: damaged at its start", 1, file)
@@ -48,11 +47,6 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
             sink.drop("packed file that cannot be unpacked: damaged at its start", 1, file)
         elif file.head.startswith(sqlite.MAGIC) and not sqlite.table_names(file):
             sink.drop("database that cannot be opened: damaged, or not completely written", 1, file)
-
-
-def begins_amid_events(file: File) -> bool:
-    """Whether a file holds events of a trace but not how a trace begins."""
-    return _EVENT.search(file.head) is not None and not _BEGINNING.match(file.head)
 
 
 def _pattern(file: File) -> str:

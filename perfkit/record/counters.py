@@ -10,6 +10,7 @@ rank. A value holds until the next one. A run that is kept in the cache has its 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +61,12 @@ class Steps:
 
 def series(run: Run, *, rank: int) -> list[Series]:
     """The counters of a rank by name; those that are 0 all the time come last. None if it recorded none."""
-    rows = _kept(run, rank)
+    return kept_series(run, rank, _rows)
+
+
+def kept_series(run: Run, rank: int, made: Callable[[Run, int], pd.DataFrame], suffix: str = "") -> list[Series]:
+    """The series of rows `made` of a run, with the columns of the table `counters`; a `suffix` of their own keeps them with it."""
+    rows = _kept(run, rank, made, suffix)
     found = []
     for (name, unit), group in rows.groupby(["name", "unit"], sort=True, observed=True):
         times, last = np.unique(group["time_ns"].to_numpy(dtype=np.int64)[::-1], return_index=True)
@@ -110,18 +116,18 @@ def mean(known: Series, start_ns: int, end_ns: int) -> float | None:
     return float((values * spans).sum() / spans.sum())
 
 
-def _kept(run: Run, rank: int) -> pd.DataFrame:
+def _kept(run: Run, rank: int, made: Callable[[Run, int], pd.DataFrame], suffix: str) -> pd.DataFrame:
     """The rows of a rank, from the cache if they are there, else read and kept if the run is."""
     if not run.cache_key:
-        return _rows(run, rank)
-    folder = entries.entry(KIND, f"{run.cache_key}-{rank}")
+        return made(run, rank)
+    folder = entries.entry(KIND, f"{run.cache_key}-{rank}{suffix}")
     try:
         few = (folder / _FEW).is_file()  # those are read without the columnar engine, which takes longer to start than the page may
         read, name = (store.read_rows, _FEW) if few else (store.read_table, _FILE)
         found = read(folder / name, TABLES["counters"])
         entries.used(folder)
     except (OSError, ValueError):
-        found = _rows(run, rank)
+        found = made(run, rank)
         try:
             with entries.new_entry(folder) as work:
                 if len(found) <= store.FEW_ROWS:

@@ -33,13 +33,13 @@ def looks_like(listing: Listing) -> list[str]:
 
 
 def _nothing_found(listing: Listing, candidates: list[Format]) -> list[str]:
-    from perfkit.record._left_over import begins_amid_events  # noqa: PLC0415  (as above)
+    from perfkit.record.readers.parts import begins_amid_events  # noqa: PLC0415  (as above)
 
     names = enumerated([file.label for file in listing.files], 5)
     empty = sum(file.size_bytes == 0 for file in listing.files)
     if len(candidates) > 1 and (known := looks_like(listing)):
         return known
-    if len(candidates) > 1 and (cut := [file.label for file in listing.files if begins_amid_events(file)]):
+    if len(candidates) > 1 and (cut := [file.label for file in listing.files if begins_amid_events(file.head)]):
         return [
             f"{enumerated(cut, 5)}: events of a trace without its beginning, which says what they are; copy it again as a whole"
         ]

@@ -24,12 +24,12 @@ from perfkit.core.texts import joined, say
 from perfkit.core.units import NS_PER_S, format_change, format_count, format_ns, format_ratio, significant
 from perfkit.predict.cost.flops import training_flops
 from perfkit.predict.cost.utilization import mfu
-from perfkit.predict.estimate import Estimate, stage_breakdowns
+from perfkit.predict.estimate import Estimate, estimates, stage_breakdowns
 from perfkit.project import open_project
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.experiments.writer import to_json
 from perfkit.project.keep import own_project
-from perfkit.project.sample import CASE_FOLDER, predictions, read_case, round_plans
+from perfkit.project.sample import CASE_FOLDER, read_case, round_plans
 
 PAGE = "30_case_13b"
 SEQ_LENGTH = 4096
@@ -86,7 +86,8 @@ def case_rounds() -> tuple[CaseRound, ...]:
     full = training_flops(model, SEQ_LENGTH)
     causal = training_flops(model, SEQ_LENGTH, "causal", head=False)
     found: list[CaseRound] = []
-    for number, (row, plan, estimate) in enumerate(zip(case["rounds"], round_plans(), predictions(), strict=True)):
+    plans = round_plans()
+    for number, (row, plan, estimate) in enumerate(zip(case["rounds"], plans, estimates(plans), strict=True)):
         reported, predicted = float(row["reported"]), estimate.tokens_per_s_per_device if number else None
         found.append(
             CaseRound(

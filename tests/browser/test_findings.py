@@ -48,3 +48,26 @@ def test_a_finding_is_chosen_and_dismissed_by_keyboard(open_page: OpenPage, demo
     expect(listed.get_by_role("row").filter(has_text=expected[-1].title)).to_have_count(0)
     answer = [event for event in ExperimentLog(demo_server.project).events() if event["action"] == ANSWER][-1]
     assert answer["detail"]["reason"] == "known, and not worth a round"
+
+
+def test_on_the_first_page_a_finding_that_is_chosen_by_keyboard_opens_the_timeline_at_its_slice_and_lights_up_its_ranks(
+    open_page: OpenPage, demo_server: Server
+):
+    page = open_page("00_start_here")
+    expected = diagnose(load(demo_server.project / "samples" / "torch_npu_2rank")).findings
+    listed = page.locator('section[data-panel="what-to-change-first"]')
+    row = listed.get_by_role("row").filter(has_text=expected[0].rule)
+    row.focus()
+    row.press("Enter")
+    expect(row).to_have_attribute("aria-selected", "true")
+    lanes = page.locator("section.pk-tl")
+    expect(lanes.get_by_text("Pinned, to compare").or_(lanes.get_by_text("Selected: "))).to_be_visible()
+    assert f"finding={expected[0].rule}" in page.url
+
+
+def test_on_the_first_page_the_timeline_opens_when_it_comes_into_sight(open_page: OpenPage):
+    page = open_page("00_start_here")
+    lanes = page.locator("section.pk-tl")
+    expect(lanes).to_have_attribute("data-state", "empty")
+    lanes.scroll_into_view_if_needed()
+    expect(lanes).to_have_attribute("data-state", "result")

@@ -9,12 +9,38 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+import perfkit
 from perfkit.core.resources import data_folder
+from perfkit.explain.fragments import all_kinds, explain_fragment
 from perfkit.project import open_project, save
 from tests.browser.conftest import Server, wait_ready
 
 TRACES = data_folder() / "traces"
 CONFIG = data_folder() / "configs" / "llama2_13b.toml"
+FRAGMENTS = Path(__file__).parents[1] / "data" / "fragments"
+PIECES = {
+    "configuration": (data_folder() / "configs" / "llama2_13b.toml").read_text(encoding="utf-8"),
+    "keys": "recompute_config:\n  recompute: [4, 0]\n",
+    "deepspeed": '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}',
+    "sapp": '{"name": "m", "layers_description": [{"name": "body", "type": "BODY", "time": 9, "nb_layer": 8,'
+    ' "memory_parameter": 10, "memory_activation": 20}]}',
+    "graph_lines": "%10l(x) = MatMul(%99, %100) {instance name: matmul}\n"
+    "      : (<Tensor[Float16], (8, 16)>, <Tensor[Float16], (16, 4)>) -> (<Tensor[Float16], (8, 4)>)\n",
+    "memory_report": (FRAGMENTS / "peaks.txt").read_text(encoding="utf-8"),
+    "tracker": "start_time_stamp,end_time_stamp,device_addr,stream_id,pool_type,size,file_name,line_num,type,producer_task,"
+    "task_name,node_name,graph_name,user_tasks,\n1,5,0x1,0,Normal,1024,a.cc,1,PyNativeOutput,1,MatMul,n,g,{2-},\n",
+    "log_lines": " iteration       10/     100 | consumed samples:          640 | elapsed time per iteration (ms): 1234.5 |"
+    " learning rate: 1.500E-04 | global batch size:    64 | lm loss: 1.0E+01 |\n",
+    "environment": "export MS_MEMORY_STATISTIC=1\n",
+    "toml_tables": "[parallelism]\ntensor_parallel_degree = 8\n[compile]\nenable = true\n",
+    "launch": "msrun --worker_num=16 --local_worker_num=8 run.py --config a.yaml\n",
+    "options": "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2\n",
+    "formula": "$$ 12bLsh^2 $$\n",
+    "printed_table": "| a | b |\n|---|---|\n| 1 | 2 |\n",
+    "literal": "[4, 0]\n",
+    "code": (FRAGMENTS / "collect_garbage.py").read_text(encoding="utf-8"),
+}
+"""A piece of every kind that a paste may be."""
 DROP = """([name, text]) => {
   const carried = new DataTransfer();
   carried.items.add(new File([text], name));
@@ -113,3 +139,22 @@ def test_a_pasted_piece_is_explained_beside_what_is_open_and_hostile_text_stays_
     assert "recompute" not in page.url
     page.get_by_role("button", name="Clear").click()
     expect(answer).to_be_empty()
+
+
+def test_a_piece_of_every_kind_is_pasted_and_answered_on_the_page(open_page: Callable[..., Page], demo_server: Server):
+    plan = perfkit.read_config(open_project(demo_server.project).open_config)
+    assert set(PIECES) == {kind.name for kind in all_kinds()}
+    page = open_page("23_user_code")
+    page.get_by_role("button", name="Open", exact=True).first.click()
+    page.get_by_text("What does this mean?").click()
+    box, answer = page.get_by_role("textbox", name="Piece of a configuration"), page.locator(".pk-paste-answer")
+    for kind, text in PIECES.items():
+        (part,) = explain_fragment(text, plan).parts
+        assert part.kind == kind
+        box.fill(text)
+        box.press("Control+Enter")
+        expect(answer).to_contain_text(part.title)
+        for said in part.says[:1]:
+            expect(answer).to_contain_text(said)
+        page.get_by_role("button", name="Clear").click()
+        expect(answer).to_be_empty()

@@ -68,6 +68,7 @@ EMPTY_AT_FIRST = {
     "what-all-pages-follow",
     "00_start_here timeline",
     "20_findings timeline",
+    "timeline-beside",
     "choose-other",
     "beside-the-other-run",
     "predicted-and-reported",
@@ -303,6 +304,7 @@ def test_load_run_lists_damage_in_words(open_page: OpenPage, demo_server: Server
     file = next(broken.rglob("communication.json"))
     file.write_bytes(file.read_bytes()[:300])
     page = open_page("10_load_run")
+    panel(page, "choose-run").get_by_role("button", name="Choose another").press("Enter")
     path = panel(page, "choose-run").locator('[data-control="run"] input[type="text"]')
     path.fill(str(broken))
     path.press("Enter")
@@ -313,6 +315,7 @@ def test_load_run_lists_damage_in_words(open_page: OpenPage, demo_server: Server
 def test_a_folder_of_something_else_is_an_error_with_all_that_was_looked_for(open_page: OpenPage, tmp_path: Path):
     (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")
     page = open_page("10_load_run")
+    panel(page, "choose-run").get_by_role("button", name="Choose another").press("Enter")
     path = panel(page, "choose-run").locator('[data-control="run"] input[type="text"]')
     path.fill(str(tmp_path))
     path.press("Enter")
@@ -427,6 +430,7 @@ def _contents(folder: Path) -> dict[str, str]:
 
 def test_a_drawing_wider_than_a_phone_is_scrolled_by_keyboard(open_page: OpenPage):
     page = open_page("10_load_run")
+    panel(page, "choose-run").get_by_role("button", name="Choose another").press("Enter")
     path = panel(page, "choose-run").locator('[data-control="run"] input[type="text"]')
     path.fill(str(FOUR_RANKS))
     path.press("Enter")

@@ -193,7 +193,7 @@ def _record_with_drifting_clocks(folder: Path) -> None:
 
 def test_the_timeline_fills_the_window_with_its_details_below_and_gives_it_back(open_page: OpenPage):
     page = open_page("14_timeline")
-    canvas, whole = page.locator(".pk-tl-canvas"), page.locator(".pk-tl")
+    canvas, whole = page.locator(".pk-tl-canvas"), page.locator("[data-panel=timeline]")
     before = canvas.bounding_box()["width"]
     canvas.focus()
     page.keyboard.press("x")
@@ -209,3 +209,29 @@ def test_the_timeline_fills_the_window_with_its_details_below_and_gives_it_back(
     page.wait_for_function(
         "(before) => document.querySelector('.pk-tl-canvas').getBoundingClientRect().width === before", arg=before
     )
+
+
+def test_a_recording_below_another_starts_at_the_same_step_and_moves_with_it(open_page: OpenPage):
+    page = open_page("14_timeline", f"run={data_folder() / 'traces/torch_npu_2rank'}&beside={KINETO}")
+    above, below = page.locator(".pk-tl-face").nth(0), page.locator(".pk-tl-face").nth(1)
+    choices = page.get_by_label("Step at which the timelines are aligned")
+    expect(choices).to_have_count(2)
+    expect(choices.nth(1)).to_be_visible()
+    first, second = (face.locator(".pk-tl-box").bounding_box() for face in (above, below))
+    assert 0 < second["y"] - (first["y"] + first["height"]) < 120, "right below it"
+
+    def widths() -> list[str]:
+        return [face.locator(".pk-tl-corner").inner_text().split(" from")[0] for face in (above, below)]
+
+    before = widths()
+    assert before[0] == before[1]
+    above.locator(".pk-tl-canvas").focus()
+    page.keyboard.press("w")
+    page.wait_for_function(f"document.querySelector('.pk-tl-corner').textContent.split(' from')[0] !== {before[0]!r}")
+    page.wait_for_function(
+        "new Set([...document.querySelectorAll('.pk-tl-corner')].map((e) => e.textContent.split(' from')[0])).size === 1"
+    )
+    below.locator(".pk-tl-canvas").focus()
+    page.keyboard.press("v")
+    expect(page.locator(".pk-tl-details table")).not_to_have_count(0)
+    expect(page.locator(".pk-tl-details p", has_text="in all; slices that reach out")).to_have_count(2)

@@ -38,7 +38,7 @@ def test_a_configuration_comes_back_without_its_document(path):
 
 
 def test_every_field_of_a_plan_is_a_column():
-    columns = {item.name for item in fields(PlanColumns)}
+    columns = {item.name for item in fields(PlanColumns) if item.init}
     of_parts = sum(len(fields(part)) for part in PARTS.values())
     of_plan = [item.name for item in fields(Plan) if item.name not in (*PARTS, "document")]
     assert columns == set(FIELDS)
@@ -55,6 +55,20 @@ def test_parts_of_a_table_are_its_plans(plans):
     assert sum(map(len, pieces)) == len(plans)
     np.testing.assert_array_equal(columns.num_devices, [plan.num_devices for plan in plans])
     np.testing.assert_array_equal(columns.num_micro_batches, [plan.num_micro_batches for plan in plans])
+
+
+def test_a_single_plan_has_numbers_where_a_table_has_arrays(plans):
+    table = PlanColumns.of(plans[:50])
+    for row, plan in enumerate(plans[:50]):
+        alone = PlanColumns.one(plan)
+        assert len(alone) == 1
+        assert alone.single is plan
+        for name in FIELDS:
+            column, cell = getattr(table, name), getattr(alone, name)
+            assert np.ndim(cell.codes if isinstance(cell, Coded) else cell) == 0, name
+            np.testing.assert_equal(cell[0] if isinstance(cell, Coded) else cell, column[row], err_msg=name)
+        assert alone.program[0] == table.program[row]
+        assert replace(alone, seq_length=np.float64(7.0)).single is None, "of what has changed it is not the plan"
 
 
 def test_no_plans_are_an_empty_table():

@@ -101,7 +101,7 @@ def test_a_sentence_keeps_its_figures_and_the_names_that_somebody_chose():
 
 def test_what_is_said_has_the_digits_of_tables_and_its_form_is_translated_whatever_stands_in_it():
     who = say("The device of rank {rank} {does}", rank="3", does="waits")
-    said = say("{who} {idle_ns} of the mean step for launches{unseen}", who=who, idle_ns=np.float64(1.5e6), unseen="", more=2.0)
+    said = say("{who} {idle_ns} of the mean step for launches", who=who, idle_ns=np.float64(1.5e6), more=2.0)
     assert said == "The device of rank 3 waits 1.50 ms of the mean step for launches"
     assert told(said, "en") == said
     assert told(said, "zh") == "rank 3 的设备等待下发，平均每步 1.50 ms"

@@ -94,7 +94,10 @@ def test_a_share_that_nobody_reads_is_told_as_below_what_one_reads():
 def test_no_share_is_shown_with_more_zeros_than_a_reader_counts(ratio):
     for text in (format_ratio(ratio), format_change(ratio)):
         assert "0.000" not in text
-        assert math.copysign(1, float(text.removesuffix(" %").lstrip("<> "))) == math.copysign(1, ratio) or ratio == 0
+        assert (
+            math.copysign(1, float(text.removesuffix(" %").lstrip("<> ").replace("\u2009", ""))) == math.copysign(1, ratio)
+            or ratio == 0
+        )
 
 
 def test_what_was_not_measured_is_said_not_to_be():

@@ -163,21 +163,25 @@ def test_what_a_calibration_leaves_open_is_the_defaults():
 def test_what_is_not_known_makes_the_interval_wider_on_both_sides():
     known = calibration("default")
 
-    def width(device: str, experts: bool) -> float:
-        low, high = known.bounds(Coded.same(Label(device, "megatron", "bfloat16"), 1), np.array([experts]))
+    def width(device: str, experts: bool, network: str = "", nodes: bool = False) -> float:
+        label = Label(device, "megatron", "bfloat16", network)
+        low, high = known.bounds(Coded.same(label, 1), np.array([experts]), np.array([nodes]))
         assert low[0] < 1 < high[0]
         return float(high[0] / low[0])
 
     measured, mixed, unknown = width("H100-80GB-SXM", False), width("H100-80GB-SXM", True), width("RTX4090-24GB", False)
     assert measured == pytest.approx(known.interval[1] / known.interval[0])
     assert measured < min(mixed, unknown) <= max(mixed, unknown) < width("RTX4090-24GB", True)
+    assert width("V100-32GB-SXM", False, "omni-path", True) > width("V100-32GB-SXM", False, "omni-path") == measured
+    assert width("V100-32GB-SXM", False, "infiniband", True) == measured
 
 
 def test_what_the_rows_do_not_contain_stays_as_doubtful_as_before():
-    dense = calibrate(rows("bigscience").take(np.arange(20)))
-    assert dense.doubt == calibration("default").doubt
+    dense, doubt = calibrate(rows("bigscience").take(np.arange(20))), calibration("default").doubt
+    assert dense.doubt == {kind: amount for kind, amount in doubt.items() if kind != "network"}  # its runs went over Omni-Path
+    assert calibrate(rows("mosaicml").take(np.arange(20))).doubt == doubt
     unknown = Coded.same(Label("RTX4090-24GB", "megatron", "bfloat16"), 1)
-    low, high = dense.bounds(unknown, np.array([True]))
+    low, high = dense.bounds(unknown, np.array([True]), np.array([False]))
     assert high[0] / low[0] > dense.interval[1] / dense.interval[0]
 
 
@@ -194,13 +198,13 @@ def test_a_doubt_that_is_none_is_told_with_those_there_are(tmp_path):
     with pytest.raises(InputError) as error:
         calibration(str(file))
     assert len(error.value.problems) == 2
-    assert "known are experts, device" in str(error.value)
+    assert "known are experts, device, network" in str(error.value)
 
 
 def test_the_interval_of_the_default_holds_four_fifths_of_rows_and_of_devices():
     frame = pd.concat([table(), pd.read_csv(TABLE.parent / "step_time_new.csv")], ignore_index=True)
     measured, known = read_measured(frame), calibration("default")
-    low, high = known.bounds(measured.labels, measured.plans.experts > 0)
+    low, high = known.bounds(measured.labels, measured.plans.experts > 0, measured.plans.nodes > 1)
     ratios = 1.0 / measured.ratios(known)
     inside = pd.Series((ratios >= low) & (ratios <= high))
     assert 0.75 <= inside.mean() <= 0.88

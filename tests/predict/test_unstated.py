@@ -136,3 +136,14 @@ def test_a_limit_beside_the_row_is_the_one_that_is_kept(tmp_path):
     assert found[1].peak_memory_bytes == table.peak_memory_bytes[0] < found[0].peak_memory_bytes
     assert found[1].step_time_s == pytest.approx(table.step_time_s[0], rel=1e-9)
     assert len({item.field for item in found[1].assumed}) == len(found[1].assumed)
+
+
+def test_rows_that_state_the_same_are_solved_as_each_alone():
+    rows, table = solved()
+    many = read_table(pd.DataFrame([*rows, *reversed(rows), *({"model": "another name"} | row for row in rows)]))
+    numbers = range(len(rows))
+    for place, row in enumerate((*numbers, *reversed(numbers), *numbers)):
+        found, alone = many.plans.plan(place), table.plans.plan(row)
+        assert replace(found, model=alone.model) == alone
+        assert many.assumed[place] == table.assumed[row]
+    assert {one.micro_batch_size for one in (many.plans.plan(place).workload for place in numbers)} > {1}, "they do not all agree"

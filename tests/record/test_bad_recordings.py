@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import random
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -24,6 +26,12 @@ from perfkit.record.load import load
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 DAY_NS = 24 * 3600 * 10**9
+PIECES = [
+    TRACES / "dlrm_8xV100" / "worker3.json.gz",
+    TRACES / "hta" / "trace_diff" / "control.json.gz",
+    TRACES / "kineto_h100" / "recompute.json.gz",
+    TRACES / "tracelens" / "mi210" / "gpu_only_trace" / "gpu_only_trace.json.gz",
+]
 MOMENTS = {"host": "start_ns", "launches": "start_ns", "kernels": "start_ns", "counters": "time_ns", "memory_curve": "time_ns"}
 
 
@@ -116,6 +124,44 @@ def test_a_recording_cut_at_both_ends_keeps_what_is_between(tmp_path: Path):
     assert run.steps()["duration_ns"].tolist() == [1000 * ends]
     events = summarize(run)["events"]
     assert events["assigned"] == events["in_file"] == sum(event.get("ph") == "X" for event in kept)
+
+
+def spans_of_events(text: str) -> list[tuple[int, int, dict[str, Any]]]:
+    """Where each event of a trace starts and ends in its text, and the event, told by the standard library."""
+    decoder, found = json.JSONDecoder(strict=False), []
+    at = re.compile(r'"traceEvents"\s*:\s*\[\s*').search(text)
+    place = at.end() if at else 0
+    while text[place] == "{":
+        event, end = decoder.raw_decode(text, place)
+        found.append((place, end, event))
+        place = end + len(re.compile(r"[\s,]*").match(text, end)[0])  # type: ignore[index]
+    return found
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("sample", PIECES, ids=lambda path: path.name.partition(".")[0])
+def test_a_text_cut_at_both_ends_is_read_from_the_first_whole_event_to_the_last(tmp_path: Path, sample: Path, packed: bool):
+    text = gzip.decompress(sample.read_bytes()).decode("utf-8", "replace").encode("ascii", "replace").decode()
+    events = spans_of_events(text)
+    chance = random.Random(sample.name)
+    (tmp_path / "run").mkdir()
+    for _ in range(3):
+        first, last = sorted(chance.sample(range(len(events) // 8, len(events)), 2))
+        start, stop = (chance.randrange(*events[place][:2]) for place in (first, last))
+        whole = [event for event in events if event[0] >= start and event[1] <= stop]
+        piece = text[start:stop].encode()
+        if len(piece) < 20_000:  # without an event that tells what it is
+            continue
+        name = "piece.json.gz" if packed else "piece.json"
+        (tmp_path / "run" / name).write_bytes(gzip.compress(piece) if packed else piece)
+        run = load(tmp_path / "run", cache=False)
+        told = summarize(run)["events"]
+        assert told["in_file"] == sum(event.get("ph") == "X" for _, _, event in whole)
+        assert told["in_file"] == sum(told[what] for what in ("assigned", "before", "after", "lost"))
+        lost = {loss.what.partition(" ")[2][:10]: loss.count for loss in run.dropped if "complete event" in loss.what}
+        assert lost["before the"] == whole[0][0] - start
+        assert stop - whole[-1][1] - 8 <= lost.get("after the ", 0) <= stop - whole[-1][1]
+        assert sum("without its beginning" in note for note in run.notes) == 1
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.95])

@@ -14,6 +14,7 @@ import pytest
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
+from perfkit.core.schema import TABLES
 from perfkit.record.load import load
 
 TESTS = Path(__file__).parent.parent / "data" / "traces"
@@ -27,6 +28,15 @@ SAMPLES = {
     "timeline": TESTS / "ascend_trace_view" / "single_npu" / "trace_view.json.gz",
     "cluster": next((data_folder() / "traces" / "cluster_16card").rglob("cluster_step_trace_time.csv")),
 }
+TABULAR = {
+    next(TWO_RANKS.rglob("kernel_details.csv")).parents[1]: 2,
+    TESTS / "memory_tracker" / "older": 0,
+    TESTS / "memscope": 1,
+    TESTS / "mindinsight" / "run_2": 2,
+    TESTS / "mindinsight" / "run_3": 1,
+    data_folder() / "traces" / "cluster_16card": 0,
+}
+"""Folders of tables, and in how many of these the last number is one that is read."""
 LIMIT_S = 10
 """CPU seconds that the reading of any damaged file of this size may take."""
 JUNK = (b"abc", b"1e30", b"NaN", b"-5", b"{}", b"[]", b"9" * 40, b"0", b"true", b"1.5.2")
@@ -130,6 +140,30 @@ def test_a_row_that_is_gone_is_counted(tmp_path: Path, sample: str, damage):
         run = opened(tmp_path / "run", sample, damage(content_of(sample), random.Random(f"{sample}{seed}")))
         if run is not None and any(run_rows < totals(plain)[name] for name, run_rows in totals(run).items() if "." not in name):
             assert sum(lost.count for lost in run.dropped) > sum(lost.count for lost in plain.dropped)
+
+
+def sums(run: Run) -> dict[str, object]:
+    """The rows and the sums of numbers of all tables, also of those that are read when they are asked for."""
+    frames = {table: run.frame(table).select_dtypes("number") for table in TABLES if table != "coverage" and run.has(table)}
+    return {table: (len(frame), frame.astype("float64").sum().to_dict()) for table, frame in frames.items()}
+
+
+@pytest.mark.parametrize(("folder", "least"), TABULAR.items(), ids=[folder.name for folder in TABULAR])
+def test_a_table_cut_within_its_last_number_changes_no_total_unsaid(tmp_path: Path, folder: Path, least: int):
+    shutil.copytree(folder, tmp_path / "run")
+    plain = load(tmp_path / "run", cache=False)
+    told, whole = 0, sums(plain)
+    for path in sorted((tmp_path / "run").rglob("*.csv")):
+        content = path.read_bytes()
+        *_, number = re.finditer(rb"(?<![\w.])\d[\d.]*", content)
+        path.write_bytes(content[: number.start() + 1])
+        run = load(tmp_path / "run", cache=False)
+        changed = sums(run) != whole
+        said = [lost for lost in run.dropped if lost not in plain.dropped and lost.file.endswith(path.name)]
+        assert said or not changed, path.name
+        told += bool(said)
+        path.write_bytes(content)
+    assert told >= least
 
 
 def test_a_table_that_ends_after_its_header_is_said(tmp_path: Path):

@@ -30,7 +30,7 @@ DAY_US = 24 * 3600 * 10**6
         ("notes.md", "# Notes", "document", "folder of the recording"),
         (
             "trace.json",
-            '"dur": 5},\n{"ph": "X", "cat": "kernel", "name": "a", "ts": 1, "dur": 2},\n{"ph"',
+            '"dur": 5},\n{"ph": "X", "name": "a", "ts": 1, "dur": 2},\n{"ph"',
             "beginning",
             "copy it again",
         ),

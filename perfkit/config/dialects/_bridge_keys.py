@@ -23,7 +23,7 @@ SAME_NAMES = """tensor_model_parallel_size pipeline_model_parallel_size context_
     make_vocab_size_divisible_by window_size window_attn_skip_freq mtp_num_layers hidden_dropout attention_dropout attention_backend
     transformer_impl moe_router_topk moe_ffn_hidden_size moe_shared_expert_intermediate_size moe_shared_expert_gate
     moe_router_enable_expert_bias moe_expert_capacity_factor moe_layer_freq recompute_granularity recompute_method
-    recompute_num_layers recompute_modules"""
+    recompute_num_layers recompute_modules activation_func_clamp_value"""
 PLACES: dict[str, tuple[Path, ...]] = {
     **{name: (("model", name),) for name in SAME_NAMES.split()},
     "num_experts": (("model", "num_moe_experts"),),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from perfkit.config.dialects._compressed import RANK, compressed_fields
 from perfkit.config.dialects._section import Section
 from perfkit.core.roots import is_allowed
 from perfkit.core.spec.model import Bias, ModelSpec, Norm
@@ -44,7 +45,7 @@ TIED = (
     "gemma3_text",
     "cohere",
 )
-ALL_BIASES = ("gpt2", "gpt_neo", "gptj", "opt", "bloom", "phi", "gpt_bigcode", "starcoder2", "codegen", "gpt_neox")
+ALL_BIASES = ("gpt2", "gpt_oss", "gpt_neo", "gptj", "opt", "bloom", "phi", "gpt_bigcode", "starcoder2", "codegen", "gpt_neox")
 QKV_BIASES = ("qwen", "qwen2", "qwen2_moe", "chatglm")
 NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2")
 OTHER = ("bert", "roberta", "t5", "vit", "clip", "whisper", "bart", "mamba", "xlnet", "electra", "deberta", "wav2vec2", "dinov2")
@@ -69,7 +70,6 @@ UNCOUNTED |= dict.fromkeys(("recurrent_gemma", "rwkv", "xlstm", "hrm_text", "dor
 UNCOUNTED |= dict.fromkeys(("lfm2", "lfm2_moe", "lfm3"), "layers of convolutions")
 UNCOUNTED |= dict.fromkeys(("gemma3n_text", "gemma3n", "gemma4_text", "gemma4"), "inputs of their own to each layer")
 UNCOUNTED |= {
-    "deepseek_v4": "attention over compressed tokens and several streams of residuals",
     "doge": "experts of single neurons",
     "jetmoe": "experts in attention",
     "longcat_flash": "two blocks of attention a layer",
@@ -83,8 +83,8 @@ OTHER_NAMES = (
 """Families that are no decoders of the usual form, by their whole name."""
 COMPARED = (
     *("apertus", "apertus1p5_text", "arcee", "aria_text", "axk1", "baichuan", "bitnet", "bloom", "chatglm", "codegen"),
-    *("cohere", "cohere2", "cohere2_moe", "cwm", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "diffllama"),
-    *("emu3", "ernie4_5", "ernie4_5_moe", "exaone", "exaone4", "exaone_moe", "falcon", "flex_olmo", "gemma", "gemma2"),
+    *("cohere", "cohere2", "cohere2_moe", "cwm", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4"),
+    *("diffllama", "emu3", "ernie4_5", "ernie4_5_moe", "exaone", "exaone4", "exaone_moe", "falcon", "flex_olmo", "gemma", "gemma2"),
     *("gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neo"),
     *("gpt_neox", "gpt_oss", "gptj", "granite", "granite_swa", "granitemoe", "granitemoe_swa", "granitemoeshared", "helium"),
     *("hy_v3", "hyperclovax", "internlm2", "internlm3", "jais2", "kimi_k2", "laguna", "llama", "llama4", "llama4_text"),
@@ -143,7 +143,9 @@ def read_model(config: Section, name: str = "") -> ModelSpec | None:
     if family not in COMPARED:
         told = f"{family or 'none'}: counted with the blocks of Llama and its mixtures; nobody compared them"
         config.reading.default("model_type", told)
-    ffn = config.integer(*FFN, default=0) or 4 * h
+    ffn = (
+        config.integer(*FFN, default=0) or (config.integer("moe_intermediate_size", default=0) if config.has(*RANK) else 0) or 4 * h
+    )
     learned = family in LEARNED
     positions = config.positive_int("n_positions", "max_position_embeddings", default=1024) if learned else 0
     return config.reading.build(
@@ -152,26 +154,39 @@ def read_model(config: Section, name: str = "") -> ModelSpec | None:
             num_layers=layers,
             hidden_size=h,
             num_attention_heads=heads,
-            num_key_value_heads=_key_value_heads(config, heads),
             head_size=nope + rope if latent else head,
             ffn_hidden_size=ffn,
             vocab_size=_required(config, ("vocab_size", "padded_vocab_size")),
             gated_ffn=gated,
+            scaled_positions=not latent and _is_scaled(config),
+            clamped_gate=gated and (family == "gpt_oss" or config.number("swiglu_limit", default=0.0) > 0),
             tied_embeddings=config.flag("tie_word_embeddings", default=family in TIED),
             norm=_norm(config),
             bias=_bias(config, family),
             max_position_embeddings=positions,
             embedding_norm=family == "bloom",
-            query_key_norm=config.flag("use_qk_norm", "qk_layernorm", default=family in NORMED_HEADS),
-            query_lora_rank=config.integer("q_lora_rank", default=0),
-            kv_lora_rank=latent,
-            nope_head_size=nope,
-            rope_head_size=rope,
-            value_head_size=config.integer("v_head_dim", default=0),
             **_experts(config, ffn, layers),
-            **_windows(config, family, layers),
+            **{
+                "num_key_value_heads": _key_value_heads(config, heads),
+                "query_key_norm": config.flag("use_qk_norm", "qk_layernorm", default=family in NORMED_HEADS),
+                "query_lora_rank": config.integer("q_lora_rank", default=0),
+                "kv_lora_rank": latent,
+                "nope_head_size": nope,
+                "rope_head_size": rope,
+                "value_head_size": config.integer("v_head_dim", default=0),
+                **_windows(config, family, layers),
+                **compressed_fields(config, layers),
+            },
         )
     )
+
+
+def _is_scaled(config: Section) -> bool:
+    """Whether positions are those of YaRN with a factor on attention, which is none where `mscale` is `mscale_all_dim`."""
+    stated = config.raw("rope_scaling", "rope_parameters")
+    if not isinstance(stated, dict) or "yarn" not in (stated.get("rope_type"), stated.get("type")):
+        return False
+    return not stated.get("mscale") or stated.get("mscale") != stated.get("mscale_all_dim")
 
 
 def _windows(config: Section, family: str, layers: int) -> dict[str, Any]:

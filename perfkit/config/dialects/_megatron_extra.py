@@ -25,14 +25,6 @@ MEANING = {
 }
 """Switches without a value, by option name."""
 UNCOUNTED = {
-    "attention over compressed tokens": (
-        "use_g2_attention",
-        "kv_compress",
-        "compress_ratios",
-        "csa_window_size",
-        "csa_compress_ratios",
-    ),
-    "several streams of residuals": ("enable_mhc", "enable_hyper_connections", "hc_mult"),
     "state-space layers": ("hybrid_layer_pattern", "hybrid_override_pattern", "hybrid_attention_ratio", "is_hybrid_model"),
 }
 """What a model has that no part of a plan counts, by the options that say so."""
@@ -106,7 +98,8 @@ def without_empty(options: Section, model: ModelSpec, layers: Counts | None) -> 
         return model, layers
     options.reading.note(f"--noop-layers: layers {', '.join(texts)} do nothing and are not counted")
     left = model.num_layers - len(empty)
-    return replace(model, num_layers=left, num_dense_layers=min(left, model.num_dense_layers)), tuple(kept)
+    dense, windowed = min(left, model.num_dense_layers), min(left, model.num_windowed_layers)
+    return replace(model, num_layers=left, num_dense_layers=dense, num_windowed_layers=windowed), tuple(kept)
 
 
 def _stages_listed(options: Section) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from perfkit.config.dialects._compressed import compressed_fields
 from perfkit.config.dialects._megatron_extra import group_problems, note_extras, refuse_uncounted, without_empty
 from perfkit.config.dialects._megatron_parallel import read_context, read_sharing
 from perfkit.config.dialects._section import Section
@@ -124,7 +125,7 @@ def _devices(options: Section, variables: Mapping[str, str]) -> int | None:
 
 def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
     h, heads = _required(options, "hidden_size"), _required(options, "num_attention_heads")
-    latent = options.flag("multi_latent_attention", "multi_head_latent_attention", default=False)
+    latent = options.flag("multi_latent_attention", "multi_head_latent_attention", default=options.has("qk_nope_head_dim") != "")
     grouped = options.flag("group_query_attention", default=False)
     groups = options.positive_int("num_query_groups", default=1)
     gated = options.flag("swiglu", default=False)
@@ -132,33 +133,41 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
     norm = options.word("normalization", default="LayerNorm", allowed=("LayerNorm", "RMSNorm"))
     nope = options.positive_int("qk_head_dim", "qk_nope_head_dim", default=128)
     rope = options.positive_int("qk_pos_emb_head_dim", "qk_rope_head_dim", default=64)
+    mindspeed = options.flag("use_g2_attention", default=False) or options.flag("kv_compress", default=False)
     value = options.positive_int("v_head_dim", default=128)
+    value = nope if mindspeed else value
     head = options.positive_int("kv_channels", default=max(1, h // heads))
     layers = _required(options, "num_layers")
-    vocab = _vocabulary(options, sizes["tensor_parallel_size"])
+    vocab = _vocabulary(options, sizes["tensor_parallel_size"], catalog.model_of_sizes(layers, h, heads, ffn), gated=gated)
+    packed = compressed_fields(options, layers)
     return options.reading.build(
         lambda: ModelSpec(
             num_layers=layers,
             hidden_size=h,
             num_attention_heads=heads,
-            num_key_value_heads=groups if grouped else heads,
-            head_size=nope + rope if latent else head,
+            head_size=value if packed.get("query_lora_rank") else nope + rope if latent else head,
             ffn_hidden_size=ffn,
             vocab_size=vocab,
             gated_ffn=gated,
+            clamped_gate=options.raw("activation_func_clamp_value") is not None,
+            scaled_positions=options.word("position_embedding_type", default="") == "yarn" and not latent,
             tied_embeddings=not options.flag("untie_embeddings_and_output_weights", default=False),
             norm="rmsnorm" if norm == "RMSNorm" else "layernorm",
             bias=_bias(options),
             max_position_embeddings=_positions(options),
             embedding_norm=options.flag("embed_layernorm", default=False),
-            query_key_norm=options.flag("qk_layernorm", default=False) and not latent,
-            query_lora_rank=options.integer("q_lora_rank", default=0) if latent else 0,
-            kv_lora_rank=options.positive_int("kv_lora_rank", default=512) if latent else 0,
-            nope_head_size=nope if latent else 0,
-            rope_head_size=rope if latent else 0,
-            value_head_size=value if latent else 0,
             **_experts(options, ffn, layers),
-            **_windows(options, layers),
+            **{
+                "num_key_value_heads": groups if grouped else heads,
+                "query_key_norm": options.flag("qk_layernorm", default=False) and not latent,
+                "query_lora_rank": options.integer("q_lora_rank", default=0) if latent else 0,
+                "kv_lora_rank": options.positive_int("kv_lora_rank", default=512) if latent else 0,
+                "nope_head_size": nope if latent else 0,
+                "rope_head_size": rope if latent else 0,
+                "value_head_size": value if latent else 0,
+                **_windows(options, layers),
+                **packed,
+            },
         )
     )
 
@@ -201,7 +210,7 @@ def _experts(options: Section, ffn: int, num_layers: int) -> dict[str, Any]:
         return {}
     shared = options.integer("moe_shared_expert_intermediate_size", default=0)
     width = options.positive_int("moe_ffn_hidden_size", "moe_intermediate_size", default=ffn)
-    shared = shared or width * options.integer("n_shared_experts", default=0)
+    shared = shared or width * options.integer("n_shared_experts", "num_shared_experts", default=0)
     alike = shared % width == 0
     return {
         "num_experts": num_experts,
@@ -220,7 +229,7 @@ def _dense_layers(options: Section, num_layers: int) -> int:
     """Leading layers without experts out of `--moe-layer-freq`, which is 1 or a pattern such as ([0]*3+[1]*58)."""
     value = options.raw("moe_layer_freq")
     if value in (None, 1):
-        return min(num_layers, options.integer("first_k_dense_replace", default=0))
+        return min(num_layers, max(0, options.integer("first_k_dense_replace", default=0, low=-1)))
     pattern = _layer_pattern(re.sub(r"[\s\"']", "", str(value)))
     num_dense = next((at for at, kind in enumerate(pattern) if kind), len(pattern))
     if len(pattern) == num_layers and all(pattern[num_dense:]):
@@ -256,8 +265,11 @@ def _positions(options: Section) -> int:
     return limit if kind == "learned_absolute" and not rotary else 0
 
 
-def _vocabulary(options: Section, tensor_parallel_size: int) -> int:
-    """The padded vocabulary: a multiple of make-vocab-size-divisible-by x tensor-parallel size."""
+def _vocabulary(options: Section, tensor_parallel_size: int, alike: ModelSpec | None, *, gated: bool) -> int:
+    """The padded vocabulary: a multiple of make-vocab-size-divisible-by x tensor-parallel size.
+
+    Where neither the file nor its tokenizer says it, that of the catalogue's model of these sizes, `alike`.
+    """
     padded = options.integer("padded_vocab_size", default=0)
     unit = options.positive_int("make_vocab_size_divisible_by", default=128) * tensor_parallel_size
     tokenizer = options.word("tokenizer_type", default="")
@@ -270,6 +282,8 @@ def _vocabulary(options: Section, tensor_parallel_size: int) -> int:
         tokenizer, size = "GPT2BPETokenizer, the one with --merge-file", TOKENIZERS["GPT2BPETokenizer"]
     if not size and (named := catalog.find_model(Path(model).name)):
         tokenizer, size = f"the catalogue's {named.name}", named.vocab_size
+    if not size and alike is not None and alike.gated_ffn == gated:
+        tokenizer, size = f"the catalogue's {alike.name}, which has these sizes", alike.vocab_size
     if not size:
         options.missing("vocab_size", "a whole number, or a tokenizer of known size,")
         return 1

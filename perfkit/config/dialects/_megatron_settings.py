@@ -17,6 +17,7 @@ from perfkit.core.spec.recompute import Counts
 
 Options = dict[str, Any]
 LARGEST_DIVISOR = 128
+USUAL_LIMIT = 7.0  # of gpt-oss (arXiv 2508.10925, section 2.1)
 
 
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
@@ -54,8 +55,9 @@ def _model(model: ModelSpec, seq_length: int) -> Options:
         "num_query_groups": model.num_key_value_heads if grouped else None,
         "kv_channels": None if usual_head or latent else model.head_size,
         "swiglu": _flag(model.gated_ffn),
+        "activation_func_clamp_value": USUAL_LIMIT if model.clamped_gate else None,
         "normalization": "RMSNorm" if model.norm == "rmsnorm" else "LayerNorm",
-        "position_embedding_type": "learned_absolute" if model.max_position_embeddings else "rope",
+        "position_embedding_type": _positions(model),
         "max_position_embeddings": model.max_position_embeddings or seq_length,
         "disable_bias_linear": _flag(model.bias != "all"),
         "add_qkv_bias": _flag(model.bias in ("qkv", "attention")),
@@ -72,6 +74,10 @@ def _model(model: ModelSpec, seq_length: int) -> Options:
         "qk_pos_emb_head_dim": model.rope_head_size if latent else None,
         "v_head_dim": model.value_head_size if latent else None,
     }
+
+
+def _positions(model: ModelSpec) -> str:
+    return "learned_absolute" if model.max_position_embeddings else "yarn" if model.scaled_positions else "rope"
 
 
 def _skipped(model: ModelSpec) -> str | int | None:

@@ -6,6 +6,7 @@ trainer for PyNative always do. Older files name a class by `type`, whose sizes 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -35,8 +36,14 @@ def names_class(config: Mapping[str, Any]) -> bool:
     return "type" not in config and str(config.get("model_type", "")).lower() in _classes()
 
 
-def with_class(config: Section) -> Section:
-    """The model section with the sizes of its class below it; the section alone where it names none."""
+def with_class(config: Section, folder: str = "") -> Section:
+    """The model section with the sizes of its class below it; the section alone where it names none.
+
+    Of a Hugging Face `folder` that is not here the last part may name the class: its config.json has these sizes.
+    """
+    named = re.split(r"[/\\]", folder.rstrip("/\\"))[-1].lower().replace("-", "_")
+    if config.has("hidden_size") and not config.has("type", "model_type") and named in _classes():
+        config = Section(config.reading, config.name, {**config.values, "model_type": named})
     if not names_class(config.values):
         return config
     kind = str(config.values["model_type"])

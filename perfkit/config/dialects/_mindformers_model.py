@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from perfkit.config.dialects._compressed import compressed_fields
 from perfkit.config.dialects._section import Section, shown
 from perfkit.core import catalog
 from perfkit.core.spec.model import Bias, ModelSpec, Norm
@@ -19,9 +20,6 @@ GLM_LIKE = ("ChatGLM2Config", "YiZhaoConfig")
 BIASED_QKV = ("QwenConfig",)
 UNCOUNTED_BIASES = ("TelechatConfig",)
 OTHER_MODELS = ("Bert", "T5", "Vit", "Swin", "MAE", "Sam", "Blip", "Clip", "Mllama", "LlavaConfig", "CogVLM", "Qwen2VL", "Whisper")
-
-
-UNCOUNTED = {"deepseek_v4": "attention over compressed tokens and several streams of residuals"}
 
 
 def derived_ffn(hidden_size: int, multiple_of: int = 256, multiplier: float | None = None) -> int:
@@ -46,9 +44,6 @@ def read_model(config: Section, experts: Section, names: Sequence[str]) -> Model
     if config.has("vision_model") or kind.lower().startswith(tuple(name.lower() for name in OTHER_MODELS)):
         config.reading.problem(config.path("type"), f"{kind!r} is no decoder-only language model, and only these are covered")
         return None
-    if without := UNCOUNTED.get(kind.lower()):
-        config.reading.problem(config.path("model_type"), f"{kind} has {without}, which nothing here counts yet")
-        return None
     if not config.has(*LAYERS) and not config.has("hidden_size") and not config.has(*HEADS):
         return _from_catalogue(config, names)
     if kind.removesuffix("Config") in {name.removesuffix("Config") for name in GPT_LIKE}:
@@ -61,7 +56,10 @@ def read_model(config: Section, experts: Section, names: Sequence[str]) -> Model
         return None
     named = replace(shape, name=names[0]) if names else shape
     further = config.integer(*FURTHER, default=0)
-    every = replace(named, num_layers=named.num_layers + further, num_mtp_layers=further)
+    packed = compressed_fields(config, named.num_layers, further)
+    if "query_lora_rank" in packed:
+        packed["head_size"] = config.positive_int("head_dim", default=named.value_head_size or named.head_size)
+    every = replace(named, num_layers=named.num_layers + further, num_mtp_layers=further, **packed)
     return config.reading.build(lambda: _with_experts(every, config, experts))
 
 

@@ -33,6 +33,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, Floats, combined
 from perfkit.core.spec import model, parallel
 from perfkit.core.spec.checks import MAX_LAYERS, nearest_multiples
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.software import OVERLAPS, SoftwareSpec
 
@@ -49,7 +50,10 @@ SIGNATURE = (
 WINDOWS = ("attention_window", "num_windowed_layers")
 AT_ONCE = ("maxtext",)
 """Programs that take a replica's share of the batch at once unless told otherwise (MaxText, gradient_accumulation_steps: 1)."""
-SWITCHES = ("tied_embeddings", "embedding_norm", "query_key_norm", "shared_expert_gate", "router_bias", "sequence_parallel")
+SWITCHES = (
+    *("tied_embeddings", "clamped_gate", "scaled_positions", "embedding_norm", "query_key_norm"),
+    *("shared_expert_gate", "router_bias", "sequence_parallel"),
+)
 
 
 def read_sizes(cells: Cells) -> Columns:
@@ -126,19 +130,31 @@ def _fill_attention(cells: Cells, sizes: Columns) -> None:
     """
     left = np.all([np.isnan(sizes[field]) for field in (*LATENT, *WINDOWS)], axis=0) & (filled(sizes["num_experts"], 0.0) > 0)
     for name, known in catalog.models().items() if left.any() else ():
-        if not known.num_experts or not (known.kv_lora_rank or known.attention_window):
+        if not known.num_experts or not (known.kv_lora_rank or known.attention_window or known.compressed):
             continue
         rows = left & np.all([sizes[field] == getattr(known, field) for field in SIGNATURE], axis=0)
         if not rows.any():
             continue
         left &= ~rows
         cells.assume(rows, said(f"attention of {name}"))
-        for field in (*LATENT, "attention_window"):
+        for field in (*LATENT, "attention_window", "residual_streams"):
             sizes[field] = np.where(rows, getattr(known, field), sizes[field])
-        if known.kv_lora_rank:
+        if known.kv_lora_rank or known.compressed:
             sizes["head_size"] = np.where(rows, known.head_size, sizes["head_size"])
         share = known.num_windowed_layers / known.num_layers
         sizes["num_windowed_layers"] = np.where(rows, np.floor(share * sizes["num_layers"]), sizes["num_windowed_layers"])
+
+
+def read_compressed(sizes: Columns) -> Coded[CompressedAttention | None]:
+    """The compressed attention of the catalogue's model that has all of a row's sizes."""
+    codes = np.zeros(len(sizes["num_layers"]), dtype=np.intp)
+    values: list[CompressedAttention | None] = [None]
+    for known in catalog.models().values():
+        if known.compressed:
+            same = [sizes[field] == getattr(known, field) for field in (*SIGNATURE, "num_layers", "residual_streams")]
+            codes[np.all(same, axis=0)] = len(values)
+            values.append(known.compressed)
+    return Coded(codes, tuple(values))
 
 
 def _fill_model(cells: Cells, sizes: Columns) -> None:
@@ -225,8 +241,10 @@ def read_model(cells: Cells, sizes: Columns, framework: Coded[str]) -> Columns:
     activation = cells.chosen("activation", ACTIVATIONS, "swiglu")
     stated = np.all([~cells.texts(name).is_("") for name in ("gated_ffn", "norm", "bias")], axis=0)
     cells.assume(cells.texts("activation").is_("") & ~stated, said(f"{cells.label('activation')} = swiglu"))
-    gpt, llama = activation.is_("gelu"), activation.is_("swiglu")
+    gpt, llama, like = activation.is_("gelu"), activation.is_("swiglu"), _clamped(cells, sizes)
     switches = {name: filled(cells.switches(name), 0.0) > 0 for name in SWITCHES}
+    for name in ("clamped_gate", "scaled_positions"):
+        switches[name] |= like & np.isnan(cells.switches(name))
     learned = _positions(cells, gpt) & (sizes["max_position_embeddings"] == 0)
     sizes["max_position_embeddings"] = np.where(learned, sizes["seq_length"], sizes["max_position_embeddings"])
     alone = switches["sequence_parallel"] & (sizes["tensor_parallel_size"] == 1)
@@ -237,11 +255,23 @@ def read_model(cells: Cells, sizes: Columns, framework: Coded[str]) -> Columns:
         "model_name": cells.texts("model_name"),
         "gated_ffn": filled(cells.switches("gated_ffn"), _ones(llama)) > 0,
         "norm": first_of(cells.chosen("norm", NORMS, ""), _either(llama, "rmsnorm", "layernorm")),
-        "bias": first_of(cells.chosen("bias", BIASES, ""), _either(gpt, "all", "none")),
+        "bias": first_of(cells.chosen("bias", BIASES, ""), _either(gpt | like, "all", "none")),
         "dropout": filled(cells.switches("dropout"), _ones(dropout)) > 0,
         "attention_kernel": cells.chosen("attention_kernel", KERNELS, "flash"),
         "context_parallel_algorithm": cells.chosen("context_parallel_algorithm", ALGORITHMS, "ring"),
     }
+
+
+def _clamped(cells: Cells, sizes: Columns) -> Flags:
+    """Rows with the sizes of a model whose experts have biases and a clamped gate (gpt-oss), and no column that says of either."""
+    found = np.zeros(len(sizes["num_layers"]), dtype=np.bool_)
+    for name, known in catalog.models().items():
+        if known.num_experts and known.clamped_gate:
+            rows = ~found & np.all([sizes[field] == getattr(known, field) for field in SIGNATURE], axis=0)
+            rows &= cells.texts("bias").is_("") & np.isnan(cells.switches("clamped_gate"))
+            cells.assume(rows, said(f"biases, limits and positions of {name}"))
+            found |= rows
+    return found
 
 
 def _positions(cells: Cells, gpt: Flags) -> Flags:

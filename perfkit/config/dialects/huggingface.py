@@ -19,6 +19,7 @@ from perfkit.core.spec.workload import Workload
 MARKS = re.compile(r"\"(?:model_type|architectures|transformers_version)\"\s*:")
 SIZES = re.compile(r"\"(?:hidden_size|n_embd|d_model|text_config|llm_config)\"\s*:")
 USUAL_LENGTH = 4096
+USUAL_LIMIT, USUAL_STRETCH = 7.0, 32.0  # of gpt-oss (arXiv 2508.10925, sections 2.1 and 2.2)
 DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32", "half": "float16"}
 
 
@@ -87,6 +88,12 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         values["num_nextn_predict_layers"] = model.num_mtp_layers
     if model.bias == "attention":
         values["attention_bias"] = True
+    if model.scaled_positions:
+        values["rope_scaling"] = {"rope_type": "yarn", "factor": USUAL_STRETCH}
+    if model.clamped_gate:
+        values["swiglu_limit"] = USUAL_LIMIT
+    if model.bias == "all" and model.gated_ffn:
+        values["mlp_bias"] = True
     return {(name,): value for name, value in (values | _attention(model) | _of_experts(model)).items()}
 
 

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from perfkit.core.resources import data_folder
@@ -19,6 +19,8 @@ from perfkit.core.resources import data_folder
 EVERYTHING = ""
 OFF: tuple[Any, ...] = (None, False, 0, 0.0, "", "None", "none", "null", "OFF", "off", [], {})
 """Values with which a switch does nothing."""
+MAX_KEYS = 4096
+"""Keys of which it is kept what they decide: a configuration has hundreds, and each is held against as many patterns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,12 @@ def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
     """The keys with a value that `used` does not have, sorted; EVERYTHING in it stands for all."""
     if EVERYTHING in used or not isinstance(values, Mapping):
         return LeftOver((), ())
-    effects = _effects(dialect)
     unread: list[tuple[str, str]] = []
     unknown: list[str] = []
     for key, value in leaves(values):
-        if _covered(key, used) or effects.without(key) is not None:
+        if _covered(key, used) or reason_of(dialect, key) is not None:
             continue
-        decides = effects.decisive(key)
+        decides = _decisive(dialect, key)
         if decides is None:
             unknown.append(key)
         elif not any(value is off or (type(value) is type(off) and value == off) for off in (*OFF, *decides.off)):
@@ -83,10 +84,16 @@ def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
     return LeftOver(tuple(unread), tuple(unknown))
 
 
+@lru_cache(maxsize=MAX_KEYS)
 def reason_of(dialect: str, key: str) -> str | None:
     """Why a key has no effect on time and memory; None where it may have one."""
     found = _effects(dialect).without(key)
     return None if found is None else found.why
+
+
+@lru_cache(maxsize=MAX_KEYS)
+def _decisive(dialect: str, key: str) -> _Effect | None:
+    return _effects(dialect).decisive(key)
 
 
 def leaves(values: Mapping[Any, Any], parent: str = "") -> Iterator[tuple[str, Any]]:

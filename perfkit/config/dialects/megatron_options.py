@@ -17,6 +17,7 @@ FLAG_NAMES = """group_query_attention swiglu untie_embeddings_and_output_weights
     cross_entropy_loss_fusion moe_shared_expert_overlap use_torch_fsdp2 log_throughput use_checkpoint_args ckpt_fully_parallel_save
     apply_layernorm_1p squared_relu fp8_param_gather optimizer_cpu_offload use_precision_aware_optimizer
     defer_embedding_wgrad_compute
+    enable_dsa_indexer enable_mhc kv_compress use_g2_attention use_g2_indexer_loss enable_hyper_connections
     deepspeed checkpoint_activations deepspeed_activation_checkpointing no_pipeline_parallel
     no_load_optim no_load_rng moe_grouped_gemm enable_recompute_layers_per_pp_rank"""
 FLAGS = frozenset(FLAG_NAMES.split())
@@ -25,6 +26,8 @@ LISTS = frozenset(
         "recompute_modules",
         "num_layer_list",
         "window_size",
+        "compress_ratios",
+        "csa_compress_ratios",
         "hierarchical_context_parallel_sizes",
         "cp_comm_type",
         "data_path",

@@ -74,7 +74,8 @@ def with_further(options: Section, model: ModelSpec, layers: Counts | None) -> t
     further = options.integer("mtp_num_layers", "num_nextn_predict_layers", default=0)
     if not further or layers is None:
         return model, layers
-    every = replace(model, num_layers=model.num_layers + further, num_mtp_layers=further)
+    windowed = model.num_windowed_layers + (further if model.num_windowed_layers == model.num_layers else 0)
+    every = replace(model, num_layers=model.num_layers + further, num_mtp_layers=further, num_windowed_layers=windowed)
     added = [0] * sum(map(len, layers))
     if options.has("pipeline_model_parallel_layout"):
         added = [stage.count("m") for stage in _layout(options)]

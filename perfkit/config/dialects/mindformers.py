@@ -61,7 +61,8 @@ def read(document: Document) -> Plan:
     reading, top = Reading.of(document, parsed)
     for name in STRICT:
         top.section(name).only(strict_keys(name))
-    config = with_class(with_pretrained(top, top.section("model").section("model_config")))
+    pretrained = with_pretrained(top, top.section("model").section("model_config"))
+    config = with_class(pretrained, top.word("pretrained_model_dir", default=""))
     model = read_model(config, top.section("moe_config"), _names(top, config))
     before = len(reading.problems)
     sizes: dict[str, Any] = _sizes(top)

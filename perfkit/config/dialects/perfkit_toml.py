@@ -21,6 +21,7 @@ from perfkit.config.dialects.memory_text import size_of
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.source import Source
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec, Link, LinkKind
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
@@ -128,6 +129,8 @@ def _whole(section: Section, name: str) -> int:
 
 
 def _compound(section: Section, name: str, value: Any) -> Any:
+    if name == "compressed":
+        return _spec(section.section(name), CompressedAttention)
     if name == "links":
         return _links(section.section(name))
     if name == "peak_flops_per_s":

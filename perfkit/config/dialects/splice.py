@@ -70,7 +70,7 @@ def splice(text: str, name: str, changes: Mapping[Path, Any]) -> tuple[str, tupl
     if not changes:
         return text, ()
     before = _yaml.parse(text, name).values
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    root = _yaml.composed(text)
     assert root is not None  # it was read above
     edits = _Edits(text, root, "\r\n" if "\r\n" in text else "\n", _places(root))
     for path, value in changes.items():

@@ -21,7 +21,16 @@ import pandas as pd
 
 from perfkit.config.dialects._table_cells import Cells, said
 from perfkit.config.dialects._table_checks import contradictory
-from perfkit.config.dialects._table_fields import REQUIRED, at_once, read_model, read_shares, read_sizes, read_software, read_states
+from perfkit.config.dialects._table_fields import (
+    REQUIRED,
+    at_once,
+    read_compressed,
+    read_model,
+    read_shares,
+    read_sizes,
+    read_software,
+    read_states,
+)
 from perfkit.config.dialects._table_hardware import read_dtype, read_hardware
 from perfkit.config.dialects._table_names import LIMITED, NAMES, SUBJECT, labels_of, missing_of, plain, repeated_of, unread_of
 from perfkit.config.dialects._table_recompute import COUNTED, read_layouts, read_recompute
@@ -125,6 +134,7 @@ def _plans(cells: Cells, devices: Mapping[str, HardwareSpec], limit_source: str)
         **read_states(cells, dtype, framework),
         **software,
         dtype=dtype,
+        compressed=read_compressed(sizes),
         layers_per_stage=layouts,
         recompute=read_recompute(cells, layouts, split, framework.is_("mindspore")),
         hardware=hardware,

@@ -23,6 +23,7 @@ from perfkit.config.lint.check import SEVERITIES, Check, Found, Kind, LintReport
 from perfkit.config.lint.subjects import Code, Config, NotStatedError, Subject, Text, code_of, config_of, dialect_of, environment_of
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
+from perfkit.core.texts import say
 
 LARGEST_BYTES = 20_000_000
 CONFIGS = (".yaml", ".yml", ".json", ".toml", ".sh", ".args", ".txt")
@@ -52,7 +53,7 @@ def lint(*paths: str | Path, progress: Progress | None = None) -> LintReport:
     A folder is searched for all of these; a file in it that is none of them is left alone. Raises InputError that lists every path
     that does not exist.
     """
-    missing = [f"{path}: does not exist" for path in paths if not Path(path).exists()]
+    missing = [say("{path}: does not exist", path=str(path)) for path in paths if not Path(path).exists()]
     if missing or not paths:
         raise InputError("lint", missing or ["no file or folder is given"])
     files = [file for path in paths for file in _files(Path(path))]
@@ -134,11 +135,11 @@ class _Run:
         """Check one file; one that cannot be read is skipped with the reason."""
         try:
             if path.stat().st_size > LARGEST_BYTES:
-                self.skipped.append((str(path), f"has more than {LARGEST_BYTES // 1_000_000} MB"))
+                self.skipped.append((str(path), say("has more than {value} MB", value=str(LARGEST_BYTES // 1_000_000))))
                 return
             raw = path.read_bytes()
         except OSError as error:
-            self.skipped.append((str(path), f"cannot be read: {error.strerror}"))
+            self.skipped.append((str(path), say("cannot be read: {strerror}", strerror=str(error.strerror))))
             return
         if b"\0" in raw:
             self.skipped.append((str(path), "is binary"))
@@ -179,7 +180,11 @@ class _Run:
             line = getattr(error, "lineno", None)
             message = getattr(error, "msg", None) or str(error) or type(error).__name__
             self._problem(
-                SYNTAX, file, f"cannot be parsed: {message}", line, "repair the line; the rest of the file was not checked"
+                SYNTAX,
+                file,
+                say("cannot be parsed: {message}", message=message),
+                line,
+                "repair the line; the rest of the file was not checked",
             )
         except InputError as error:
             self._problem(SYNTAX, file, "; ".join(error.problems), None, "save the notebook again")
@@ -204,7 +209,7 @@ class _Run:
         for place, found in enumerate(self.problems[before:], before):
             self.problems[place] = replace(found, line=piece.lines.get(found.line or 0, found.line))
         for key, parents in piece.belongs:
-            message = f"{key} has no effect at the top level: it belongs under {parents}"
+            message = say("{key} has no effect at the top level: it belongs under {parents}", key=key, parents=parents)
             self.problems.append(
                 Problem(
                     rule=PLACE,
@@ -213,7 +218,7 @@ class _Run:
                     line=None,
                     key=key,
                     message=message,
-                    fix=f"write it below {parents}:",
+                    fix=say("write it below {parents}:", parents=parents),
                 )
             )
 

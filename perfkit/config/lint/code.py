@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 STEP_NAMES = ("step", "train", "net", "network", "model", "forward", "loss", "grad", "optimizer", "opt")
 LOOP_NAMES = ("dataset", "loader", "dataloader", "iterator", "batches", "steps", "epochs", "iter")
@@ -131,10 +132,10 @@ def only_where(code: Code, node: ast.AST) -> str:
     for around in code.around(node):
         if not branch and isinstance(around, ast.If) and inside is not around.test:
             told = ast.unparse(around.test)[:60]
-            branch = told if inside in around.body else f"not ({told})"
+            branch = told if inside in around.body else say("not ({told})", told=told)
             found.append(branch)
         elif (left := _leaves_before(around, inside)) is not None:
-            found.append(f"not ({ast.unparse(left.test)[:60]})")
+            found.append(say("not ({code})", code=ast.unparse(left.test)[:60]))
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
             reached = _reached_where(code).get(around, "").removeprefix(" where ")
             found += [reached] if reached else []
@@ -142,7 +143,7 @@ def only_where(code: Code, node: ast.AST) -> str:
         if around in step_loops(code):
             break
         inside = around
-    return f" where {' and '.join(found)}" if found else ""
+    return say(" where {names}", names=" and ".join(found)) if found else ""
 
 
 def _reached_where(code: Code) -> dict[ast.AST, str]:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.checks import MAX_LAYERS, counts, one_of, positive
+from perfkit.core.spec.compressed import CompressedAttention
 
 Norm = Literal["rmsnorm", "layernorm", "layernorm_no_bias"]
 Bias = Literal["none", "qkv", "attention", "all"]
@@ -36,6 +37,7 @@ OPTIONAL_SIZES = (
     "nope_head_size",
     "rope_head_size",
     "value_head_size",
+    "residual_streams",
 )
 
 
@@ -55,9 +57,15 @@ class ModelSpec:
 
     `num_windowed_layers` layers, spread evenly over the model, attend to the last `attention_window` tokens alone (sliding window).
 
+    With `compressed` attention, layers that select or pool tokens attend to these and to their window, not to all tokens.
+    `residual_streams` > 1 are streams of hidden states that every block mixes, in place of one residual (hyper-connections, arXiv
+    2409.19606): each block has a matrix from all of them to their weights.
+
     `expert_capacity_factor` is the room of an expert over the mean load; 0 means that no token is dropped.
 
     `bias` names the matrices that have one: none, the query, key and value projections, all four of attention, or all.
+    `clamped_gate` says that what enters a gated activation is held within limits (gpt-oss, `swiglu_limit`).
+    `scaled_positions`: rotary positions are stretched, with a factor on attention that is not 1 (YaRN, arXiv 2309.00071).
     `max_position_embeddings` counts learned positions (0: rotary, ALiBi or none); `router_bias` is a weight an expert.
     """
 
@@ -70,6 +78,8 @@ class ModelSpec:
     vocab_size: int
     name: str = ""
     gated_ffn: bool = True
+    clamped_gate: bool = False
+    scaled_positions: bool = False
     tied_embeddings: bool = False
     norm: Norm = "rmsnorm"
     bias: Bias = "none"
@@ -93,6 +103,8 @@ class ModelSpec:
     nope_head_size: int = 0
     rope_head_size: int = 0
     value_head_size: int = 0
+    residual_streams: int = 0
+    compressed: CompressedAttention | None = None
 
     def __post_init__(self) -> None:
         problems = counts(self, SIZES) + counts(self, OPTIONAL_SIZES, low=0)
@@ -120,6 +132,8 @@ class ModelSpec:
 
     def _attention_problems(self) -> list[str]:
         problems = positive(self, ("nope_head_size", "rope_head_size", "value_head_size")) if self.kv_lora_rank else []
+        if self.compressed and self.compressed.num_selected_layers + self.compressed.num_pooled_layers > self.num_layers:
+            problems.append(f"compressed has more layers than num_layers = {self.num_layers}")
         if self.num_attention_heads % self.num_key_value_heads:
             problems.append(
                 f"num_attention_heads = {self.num_attention_heads} is not a multiple of "

@@ -19,6 +19,7 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
         "ledger": accounted.entries(diagnosis.ledger, diagnosis.findings),
         "unexplained_ns": diagnosis.ledger.unexplained_ns,
         "explained_share": _share(diagnosis.ledger.explained_share),
+        "modules": diagnosis.ledger.by_module().to_dict("records"),
         "waterfall": diagnosis.ledger.waterfall().to_dict("records"),
         "healthy": [{"rule": entry.rule, "evidence": _numbers(entry.evidence)} for entry in diagnosis.healthy],
         "not_measured": [

@@ -14,7 +14,7 @@ from dataclasses import replace
 from perfkit.core import discover
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.explain.diagnose import _prices
+from perfkit.explain.diagnose import _prices, modules
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Diagnosis, Failed, Finding, Healthy, NotMeasured, Rule, Severity
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE, MIN_STEPS
@@ -75,7 +75,7 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
         run=case.run.name,
         step_ns=case.step_ns,
         ledger=case.ledger,
-        findings=tuple(_judged(finding, case) for finding in _within_the_step(ordered, case)),
+        findings=tuple(modules.named(_judged(finding, case), case) for finding in _within_the_step(ordered, case)),
         healthy=tuple(healthy),
         not_measured=tuple(missing),
         failed=tuple(failed),

@@ -5,7 +5,8 @@ by one. So findings that say what time would be gone (`Loss`) are priced by repl
 is shared by the mean of what each wins alone and what it adds to all others. Causes that do not touch each other keep their own.
 
 Every price has a bound: no part of a step can be shortened by more than the ledger holds of it on any rank, and communication
-cannot hide behind more computing than nothing hides behind yet. A price above its bound is cut, and its evidence says so.
+cannot hide behind more computing than nothing hides behind yet, nor win more than if it were gone. A price above its bound is cut,
+and its evidence says so.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pandas as pd
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Loss
+from perfkit.explain.diagnose.thresholds import LEAST_SHARE
 from perfkit.explain.ledger import shared
 from perfkit.explain.ledger.causes import UNEXPLAINED
 from perfkit.record.overlap import union
@@ -61,15 +63,23 @@ def _added(losses: Sequence[Loss], whole: int, case: Case) -> np.ndarray:
 
 
 def bounded(finding: Finding, case: Case) -> Finding:
-    """The finding with its bound in the evidence (`bound_ns`), and a price of no more than that."""
+    """The finding with its bound in the evidence (`bound_ns`), and a price of no more than that.
+
+    Idle times in a sample of the events have none.
+    """
     if finding.cost_ns is None or not case.step_ns:
         return finding
+    if finding.part == "free" and case.ledger.sampled.keys() >= set(finding.subject.get("ranks", case.run.ranks)):
+        return replace(finding, cost_ns=None, loss=None)  # between events of a sample others may have been
     bound_ns = bound(finding, case)
     if finding.rule in REGRESSIONS and (grown_ns := case.grown_ns) is not None:
         bound_ns = min(bound_ns, grown_ns)
     evidence: dict[str, float] = {**finding.evidence, "bound_ns": bound_ns}
     if finding.cost_ns > bound_ns:
         evidence["cost_refused_ns"] = finding.cost_ns
+        if finding.rule in HIDING and bound_ns < case.limit(LEAST_SHARE) * case.step_ns:
+            # It stays a fact that nothing is hidden, though the step would win by something else alone.
+            return replace(finding, cost_ns=bound_ns, evidence=evidence, severity="low")
     return replace(finding, cost_ns=min(finding.cost_ns, bound_ns), evidence=evidence)
 
 
@@ -95,6 +105,9 @@ def bound(finding: Finding, case: Case) -> int:
     most = _most(rows[kept.to_numpy(dtype=bool)], case)
     if hides:
         most = min(most, _not_overlapped(case.steps))
+        if case.moments is not None:
+            # Hiding wins no more than if it were gone: a step that waits for its host wins nothing.
+            most = min(most, work.won_ns(case, case.kernels[(case.kernels["kind"] == "communication").to_numpy(dtype=bool)]))
     if finding.part == "free":
         most = max(most, _free_ns(case))
     return min(step_ns, most)

@@ -10,17 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfkit.explain.diagnose.rule import Finding
-from perfkit.explain.ledger import NOBODY, Ledger
+from perfkit.explain.ledger import BEFORE, NOBODY, Ledger
+from perfkit.explain.ledger.causes import UNEXPLAINED
 
 RULES: Mapping[str, tuple[str, ...]] = {
     "feed": ("data-feed",),
     "copy": ("host-copies",),
-    "device": ("core-idle",),
+    "device": ("core-idle", "host-pause"),
     "host/launching": ("host-bound", "frequent-sync", "host-pause", "cpu-contention"),
-    "host/launch latency": ("host-bound", "frequent-sync"),
-    "host/blocking call": ("frequent-sync", "host-copies", "host-bound"),
+    "host/launch latency": ("host-bound", "frequent-sync", "host-pause"),
+    "host/blocking call": ("frequent-sync", "host-copies", "host-bound", "host-pause"),
     "host/pause": ("host-pause", "host-bound"),
-    "host/allocator": ("memory-fragmentation", "allocator-churn"),
+    "host/allocator": ("memory-fragmentation", "allocator-churn", "host-pause"),
     "transfer/slower than usual": ("slow-link",),
     "transfer": (
         "avoidable-communication",
@@ -40,21 +41,32 @@ RULES: Mapping[str, tuple[str, ...]] = {
     "waiting/transfer": ("slow-link", "bandwidth-low", "exposed-communication"),
     "waiting/late sends": ("slow-rank", "pipeline-bubble", "slow-link"),
     "waiting/why not recorded": ("slow-rank", "late-rank", "stage-imbalance", "data-feed", "host-bound"),
+    "unexplained/idle": ("host-bound", "host-pause"),
+    "unexplained/communication": ("exposed-communication",),
     "work/conversion": ("excess-casts",),
     "work/AI CPU": ("ai-cpu-on-path",),
     "work/recomputation": ("recompute-cost",),
-    "work": ("slow-operators", "fp32-hot-operator", "inefficient-operators", "fusion-candidate", "recompute-cost"),
+    "work": (
+        "slow-operators",
+        "fp32-hot-operator",
+        "inefficient-operators",
+        "fusion-candidate",
+        "recompute-cost",
+        "excess-casts",
+    ),
 }
 """By cause or the beginning of one the rules that are about it, the most exact first."""
+OF_LEADS = ("data-feed",)
+"""Rules about what passes before the first kernel of a step, whatever the host does in it."""
 
 
 def entries(ledger: Ledger, findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """The entries as documents: `rank`, `step`, `cause`, `subject`, `ns`, and as `finding` the rule that stands for it, or None."""
-    found: dict[tuple[str, int], str | None] = {}
+    found: dict[tuple[str, int | None], str | None] = {}
     rows = []
     for row in ledger.entries.to_dict("records"):
-        loser = int(row["rank"] if row["who"] == NOBODY else row["who"])
-        key = (str(row["cause"]), loser)
+        cause = str(row["cause"])
+        key = (path_of(cause, row["place"], row["detail"]), loser_of(cause, int(row["rank"]), int(row["who"])))
         if key not in found:
             found[key] = finding_of(*key, findings)
         subject: dict[str, Any] = {"place": row["place"]}
@@ -66,7 +78,7 @@ def entries(ledger: Ledger, findings: Sequence[Finding]) -> list[dict[str, Any]]
             {
                 "rank": int(row["rank"]),
                 "step": int(row["step"]),
-                "cause": key[0],
+                "cause": cause,
                 "subject": subject,
                 "ns": int(row["ns"]),
                 "finding": found[key],
@@ -75,14 +87,30 @@ def entries(ledger: Ledger, findings: Sequence[Finding]) -> list[dict[str, Any]]
     return rows
 
 
-def finding_of(cause: str, rank: int, findings: Sequence[Finding]) -> str | None:
-    """The rule of the finding that stands for a cause of time that `rank` lost; None if there is none."""
-    named = {finding.rule for finding in findings if rank in finding.subject.get("ranks", (rank,))}
-    return next((rule for rule in rules_of(cause) if rule in named), None)
+def path_of(cause: str, place: str, detail: object) -> str:
+    """What rules are asked about: of what is not explained, what it is of; of idle times, whether the step had begun."""
+    if cause == UNEXPLAINED:
+        return f"{cause}/{detail}"
+    return f"{BEFORE}/{cause}" if place == BEFORE and cause.startswith("host/") else cause
 
 
-def rules_of(cause: str) -> tuple[str, ...]:
+def loser_of(cause: str, rank: int, who: int) -> int | None:
+    """The rank that lost the time of an entry of `rank`; None where it waits and it is not known for whom."""
+    if who != NOBODY:
+        return who
+    return None if cause.startswith("waiting/") else rank
+
+
+def finding_of(path: str, rank: int | None, findings: Sequence[Finding]) -> str | None:
+    """The rule of the finding that stands for time that `rank` lost (None: any may have); None if there is none."""
+    named = {finding.rule for finding in findings if rank is None or rank in finding.subject.get("ranks", (rank,))}
+    return next((rule for rule in rules_of(path) if rule in named), None)
+
+
+def rules_of(path: str) -> tuple[str, ...]:
     """The rules that are about a cause: what a rank waits for is what another one loses."""
-    own = cause if cause in RULES else cause.replace("waiting/", "host/", 1)
-    own = own if own in RULES else cause.removeprefix("waiting/")
+    if path.startswith(f"{BEFORE}/"):
+        return (*OF_LEADS, *rules_of(path.removeprefix(f"{BEFORE}/")))
+    own = path if path in RULES else path.replace("waiting/", "host/", 1)
+    own = own if own in RULES else path.removeprefix("waiting/")
     return RULES.get(own, RULES.get(own.split("/", maxsplit=1)[0], ()))

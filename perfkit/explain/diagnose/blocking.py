@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.explain.diagnose import host, launching
+from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Threshold
 
@@ -31,6 +31,12 @@ def ranks_read(case: Case) -> tuple[int, ...]:
 
 def calls(case: Case, rank: int) -> pd.DataFrame | None:
     """The outermost waiting calls of a rank inside its steps, with `step` and `end_ns`; None if its host side was not recorded."""
+    every = before_last(case, rank)
+    return None if every is None else every[~every["at_end"].to_numpy(dtype=bool)].reset_index(drop=True)
+
+
+def before_last(case: Case, rank: int) -> pd.DataFrame | None:
+    """These, and those near the ends of steps (`at_end`) that do not wait for their last kernels."""
     if rank not in case.blocked:
         case.blocked[rank] = _outermost(case, rank)
     return case.blocked[rank]
@@ -49,26 +55,20 @@ def _outermost(case: Case, rank: int) -> pd.DataFrame | None:
     inside = outer & (at >= 0)
     steps = firsts.index.to_numpy()[at.clip(min=0)]
     limits = firsts.to_numpy()[at.clip(min=0)] * (1 - AT_END) + lasts.loc[steps].to_numpy() * AT_END
-    found: pd.DataFrame = rows.assign(step=steps, end_ns=ends)[inside & (ends < limits)].reset_index(drop=True)
+    inside &= ends < lasts.loc[steps].to_numpy()
+    found: pd.DataFrame = rows.assign(step=steps, end_ns=ends, at_end=ends >= limits)[inside].reset_index(drop=True)
     return found
 
 
-def lost_ns(case: Case, rank: int, waiting: pd.DataFrame) -> tuple[float, float] | None:
-    """What the device of a rank idles in a mean step for its own host, and how much of it without these calls; None if not known.
+def lost_ns(case: Case, rank: int, waiting: pd.DataFrame) -> float | None:
+    """How much less the device of a rank would idle in a mean step without these calls; None where launches do not tell.
 
-    Not only the idle times at the calls: a host that has to wait loses its lead, and is late for what follows too. Not known
-    without launches, nor among ranks that meet in collectives: there a call may wait for a peer.
+    Not only the idle times at the calls: a host that has to wait loses its lead, and is late for what follows too.
     """
-    if len(case.run.ranks) > 1 and case.run.has("collectives"):
+    if (moments := case.moments) is None:
         return None
-    idle_ns, without_ns = (launching.idle_without_ns(case, rank, calls) for calls in (waiting.iloc[:0], waiting))
-    return None if not idle_ns or without_ns is None else (idle_ns, max(0.0, idle_ns - without_ns))
-
-
-def share_of_idle(case: Case, rank: int, waiting: pd.DataFrame) -> float:
-    """The share of what the device of a rank idles for its own host that it would not without these calls; 0 if not known."""
-    idle_ns, own_ns = lost_ns(case, rank, waiting) or (1.0, 0.0)
-    return min(1.0, own_ns / idle_ns)
+    times = moments.timed(work.EMPTY, work.EMPTY, {}, (waiting,))
+    return max(0.0, (moments.idle_ns(rank) - moments.idle_ns(rank, times)) / case.num_kernel_steps)
 
 
 def idle_after(case: Case, rank: int, waiting: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ stand out in the summaries, and of one typical rank a pipeline stage.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,13 +18,15 @@ from perfkit.core import clock, placement, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Position, Run
 from perfkit.core.texts import say
-from perfkit.explain import collectives, operator_names, stragglers
+from perfkit.explain import collectives, module_tree, operator_names, stragglers
 from perfkit.explain.diagnose import _gaps, _peers
+from perfkit.explain.diagnose._moments import Moments, moments_of
 from perfkit.explain.diagnose._replay import Replay, replay_of
-from perfkit.explain.diagnose.collecting import KERNELS_BY
+from perfkit.explain.diagnose.collecting import HOST_BY, KERNELS_BY
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.diagnose.thresholds import MIN_STEPS
 from perfkit.explain.ledger import Ledger, ledger
+from perfkit.explain.ledger.causes import UNEXPLAINED
 from perfkit.record.events.graph import causal_graph
 
 ALL_UP_TO_RANKS = 64
@@ -32,6 +34,10 @@ ALL_UP_TO_RANKS = 64
 NUM_SUSPECTS = 16
 COMPLETE = 0.95
 """The share of the collectives whose members must all be known for a replay."""
+TOLD = 0.02
+"""What is in no step, or has no cause, is told from this share of all steps on."""
+MOST_KERNELS = 60_000
+"""Kernels whose moments are timed anew: of more, a price would take seconds."""
 WHOLE = 0.9
 """The share of its stated computing time that a rank's kernels must hold for what they leave open to be idle time."""
 
@@ -63,6 +69,8 @@ class Case:
     launched: dict[int, pd.DataFrame | None] = field(default_factory=dict)
     costs: pd.DataFrame | None = None
     ledger_errors: list[str] = field(default_factory=list)
+    outside_ns: int = 0
+    """How long the executions last that are in no step at all, of the ranks whose kernels were looked at."""
 
     def limit(self, threshold: Threshold) -> float:
         """The value of a threshold: the caller's or its own."""
@@ -157,6 +165,16 @@ class Case:
                     least_share=min(self.torn.values()),
                 )
             )
+        if self.ledger.sampled:
+            notes.append(
+                say(
+                    "the launches of {share} of what {ranks} ran are on record: a sample of the events, which tells neither idle "
+                    "times nor what they cost",
+                    ranks=_ranks(self.ledger.sampled),
+                    share=max(self.ledger.sampled.values()),
+                )
+            )
+        notes += self._not_placed()
         if self.ledger_errors:
             notes.append(say("where the time went is told by summaries of the steps at most: {why}", why=self.ledger_errors[0]))
         if self.unmarked:
@@ -167,10 +185,28 @@ class Case:
             notes.append(say("{judged}: that a cost lasts is not shown", judged=judged))
         return tuple(notes)
 
+    def _not_placed(self) -> list[str]:
+        """What of the recording is in no step or has no cause, and why."""
+        lost: list[str] = [
+            say("lost when it was read: {what} ({count})", what=each.what, count=each.count) for each in self.run.dropped
+        ]
+        rows = self.ledger.entries
+        untold = rows.loc[(rows["detail"] == "communication").to_numpy() & (rows["cause"] == UNEXPLAINED).to_numpy(), "ns"].sum()
+        if untold > TOLD * max(1, self.ledger.total_ns):
+            form = (
+                "{share} of all steps is communication not all members of which were read: who waits, who moves data, is not known"
+            )
+            lost.append(say(form, share=float(untold / self.ledger.total_ns)))
+        if self.outside_ns > TOLD * max(1, self.ledger.total_ns):
+            form = "{outside_ns} of device time is before the first step or after the last: it is in no step and has no price"
+            lost.append(say(form, outside_ns=self.outside_ns))
+        return lost
+
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """Kernels of the judged steps and ranks in the order of their start, with `op`: the type, or the name without counters."""
         rows = self.run.frame("kernels", ranks=self.detail_ranks, columns=KERNEL_COLUMNS)
+        self.outside_ns = int(rows.loc[rows["step"].isna().to_numpy(dtype=bool), "duration_ns"].sum())
         rows = rows[rows["step"].isin(self.step_numbers).to_numpy(dtype=bool) & rows["start_ns"].notna().to_numpy()]
         rows = rows.assign(
             op=operator_names.operators(rows),
@@ -202,12 +238,16 @@ class Case:
     @cached_property
     def known_ranks(self) -> frozenset[int]:
         """The ranks all of whose kernels are known."""
-        return frozenset(int(rank) for rank in self.kernels["rank"].unique()) - self.torn.keys()
+        return frozenset(int(rank) for rank in self.kernels["rank"].unique()) - self.torn.keys() - self.ledger.sampled.keys()
 
     def whole(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The `rows` (with `rank`) of ranks all of whose kernels are known; raises NotMeasuredError if those of no rank are."""
         if not len(self.kernels):
             return rows
+        if not self.known_ranks and self.ledger.sampled and not self.torn:
+            share = max(self.ledger.sampled.values())
+            missing = say("all events of a step: the launches of {share} of what ran were recorded", share=share)
+            raise NotMeasuredError(missing, how_to_collect=HOST_BY)
         if not self.known_ranks:
             raise NotMeasuredError(
                 say("all kernels of a step: the table holds {share} of the computing time", share=max(self.torn.values())),
@@ -223,6 +263,19 @@ class Case:
         if rows.empty:
             raise NotMeasuredError("kernels of a recorded step", how_to_collect=KERNELS_BY)
         return rows
+
+    @cached_property
+    def modules(self) -> pd.Series:
+        """By row of `computing` the module of the network that it belongs to, as a path; "" where that is not known."""
+        known: dict[int, Iterator[str]] = {}
+        kernels = self.kernels
+        told_of = self.ledger.modules[(self.ledger.modules["module"] != "").to_numpy(dtype=bool)]
+        for rank in told_of["rank"].unique().tolist():
+            told = module_tree.modules_of(self.run, rank)
+            steps = causal_graph(self.run).rank(rank).device["step"].isin(self.step_numbers).to_numpy(dtype=bool)
+            known[rank] = iter(() if told is None else told[steps].tolist())
+        every = [next(known[rank], "") if rank in known else "" for rank in kernels["rank"].tolist()]
+        return pd.Series(every, dtype=object)[(kernels["kind"] == "computing").to_numpy(dtype=bool)].reset_index(drop=True)
 
     @cached_property
     def operator_sums(self) -> pd.DataFrame:
@@ -298,6 +351,14 @@ class Case:
             return None
         shift = self.computing["rank"].map(lambda rank: self.run.clock.get(int(rank), 0)).astype("int64")
         return replay_of(known, self.computing.assign(start_ns=self.computing["start_ns"] + shift))
+
+    @cached_property
+    def moments(self) -> Moments | None:
+        """Hosts and devices as what waits for what; None unless the launches of all ranks are known, of not too many kernels."""
+        if self.known_ranks != frozenset(self.run.ranks) or len(self.kernels) > MOST_KERNELS:
+            return None
+        meets = len(self.run.ranks) > 1 and self.run.has("collectives")
+        return moments_of(self.run, self.step_numbers, self.clocks if meets else {}, self.members if meets else pd.DataFrame())
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -68,14 +68,14 @@ def finding(case: Case, rows: pd.DataFrame, **fields: Any) -> Finding:
         cost_ns=won_ns(case, rows),
         next=("12_operators",),
         part="computing",
-        loss=work.loss(rows),
+        loss=work.loss(rows, alone=True),
         **fields,
     )
 
 
 def won_ns(case: Case, rows: pd.DataFrame, fraction: float | pd.Series = 1.0) -> int:
     """What a step would win without a fraction of `rows`."""
-    return work.won_ns(case, rows, fraction=fraction)
+    return work.price(case, [work.loss(rows, fraction=fraction, alone=True)])
 
 
 def _short(name: str) -> str:

@@ -29,8 +29,6 @@ LONGEST_NS = 1_000_000
 """A launch takes microseconds: what lasts a hundred of them is a pause, which `host-pause` names."""
 DEEP_NS = 10_000_000
 """What started this long after its launch stood in a full queue: its launch may have waited for the device."""
-CALL_NS = 5_000
-"""What a call takes that has nothing to wait for."""
 _LONG_AGO = np.iinfo(np.int64).min // 4
 
 
@@ -45,8 +43,10 @@ def waits(case: Case) -> pd.DataFrame:
     idle = case.ledger.idle
     brief = idle["cause"].isin([causes.BLOCKING, causes.LATENCY]) & (idle["duration_ns"] <= LONGEST_NS)
     late = ((idle["cause"] == causes.LAUNCHING) | brief).to_numpy(dtype=bool) & ~_after_stops(idle)
+    # Copies cut idle times that are one to the ledger: what follows each has a launch of its own.
+    idle = idle.assign(copies=(idle["cause"] == causes.COPY).cumsum())
     own = idle[late & (idle["place"] == "inside").to_numpy(dtype=bool)]
-    once = own.groupby(["rank", "gap"], sort=False).agg(
+    once = own.groupby(["rank", "gap", "copies"], sort=False).agg(
         step=("step", "first"), start_ns=("start_ns", "first"), duration_ns=("duration_ns", "sum")
     )
     found = pd.concat([once.reset_index()[COLUMNS], unknown[COLUMNS]], ignore_index=True).astype("int64")
@@ -94,25 +94,8 @@ def own_idle_ns(case: Case, rank: int) -> float | None:
     if rows is None or rows.empty or rows["duration_ns"].isna().all():
         return None
     rows = rows[rows["duration_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable")
-    idle = [_idle_ns(one, _moving_ns(case, rank), 0) for _, one in rows.groupby("step")]
+    idle = [_idle_ns(one, _moving_ns(case, rank)) for _, one in rows.groupby("step")]
     return float(np.mean(idle))
-
-
-def idle_without_ns(case: Case, rank: int, calls: pd.DataFrame) -> float | None:
-    """What the device idles in a mean step for its own host, if none of these calls (`end_ns`, `duration_ns`) kept that waiting.
-
-    It would have run ahead, of the next step too: all steps are one line.
-    """
-    rows = host.launches(case, rank)
-    if rows is None or rows.empty or rows["duration_ns"].isna().all():
-        return None
-    rows = rows[rows["duration_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable")
-    order = calls.sort_values("end_ns")
-    launched = rows["launch_ns"].to_numpy(dtype=np.int64)
-    ends = order["end_ns"].to_numpy(dtype=np.int64)
-    waited = np.where(ends >= launched.min(), (order["duration_ns"] - CALL_NS).clip(lower=0).to_numpy(dtype=np.int64), 0)
-    sooner = np.concatenate([[0], np.cumsum(waited)])[np.searchsorted(ends, launched, side="right")]
-    return _idle_ns(rows, _moving_ns(case, rank), sooner) / rows["step"].nunique()
 
 
 def pace_ns(case: Case, rank: int) -> float:
@@ -134,8 +117,8 @@ def _moving_ns(case: Case, rank: int) -> Moving:
     return lambda starts: found.reindex(starts if own is None else own.common_ns(starts)).to_numpy(dtype=np.float64)
 
 
-def _idle_ns(rows: pd.DataFrame, moving: Moving, sooner: Ints | int) -> int:
-    """The idle time of one step whose executions are `rows`, in the order of their starts, each launched so much `sooner`."""
+def _idle_ns(rows: pd.DataFrame, moving: Moving) -> int:
+    """The idle time of one step whose executions are `rows`, in the order of their starts."""
     starts, lengths = rows["start_ns"].to_numpy(dtype=np.int64), rows["duration_ns"].to_numpy(dtype=np.int64)
     launched = (rows["launch_ns"] + rows["launch_duration_ns"].fillna(0)).to_numpy(dtype=np.int64)
     computes = (rows["kind"].astype("object") != "communication").to_numpy(dtype=bool)
@@ -145,7 +128,7 @@ def _idle_ns(rows: pd.DataFrame, moving: Moving, sooner: Ints | int) -> int:
     if not len(lengths):
         return 0
     between = _between(starts[in_line], starts[in_line] + lengths, launched[in_line])
-    possible = np.where(starts - launched > DEEP_NS, _LONG_AGO, launched - sooner)[in_line]
+    possible = np.where(starts - launched > DEEP_NS, _LONG_AGO, launched)[in_line]
     possible[0] = starts[in_line][0]
     before = np.cumsum(lengths + between) - lengths
     end = int(before[-1] + lengths[-1] + (possible - before).max())

@@ -42,11 +42,16 @@ class Loss:
     """Time that would be gone without a cause, so that several causes can be priced together.
 
     `removed` has `rank`, `start_ns` on the clock of the rank, `duration_ns` and `fraction` (0 to 1 of it); `faster_ns` is by
-    instance of a case's `members` how much faster the operation would be.
+    instance of a case's `members` how much faster the operation would be. In `removed` time the host `stops`, or not; `waits` are
+    calls of it (`rank`, `start_ns`, `end_ns`) that would wait for nothing. `alone` is a loss of devices,
+    priced without their hosts.
     """
 
     removed: pd.DataFrame
     faster_ns: Mapping[int, float] = field(default_factory=dict)
+    stops: bool = False
+    waits: pd.DataFrame | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)

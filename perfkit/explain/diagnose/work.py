@@ -1,7 +1,8 @@
 """Work: how long every rank is busy in a step, and what a step would win if some time of some ranks were gone.
 
-Where the collectives of all ranks and their clocks are known, the recorded steps are replayed without that time (`_replay`). Else a
-step is taken to be as long as its busiest rank: busy is the step without waiting for others.
+Where launches were recorded, hosts and devices are timed anew without that time (`_moments`). Else, where the collectives of all
+ranks and their clocks are known, those are replayed (`_replay`). Else a step is taken to be as long as its busiest rank: busy is
+the step without waiting for others.
 """
 
 from __future__ import annotations
@@ -11,34 +12,49 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from perfkit.explain.diagnose._moments_order import once
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Loss, Severity
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, MEDIUM_SHARE
 from perfkit.explain.stragglers import NO_STAGE
 
 COLUMNS = ["rank", "start_ns", "duration_ns"]
+EMPTY = pd.DataFrame({name: pd.Series(dtype="int64") for name in COLUMNS}).assign(fraction=1.0)
 
 
 def won_ns(
-    case: Case, removed: pd.DataFrame, *, fraction: float | pd.Series = 1.0, faster_ns: Mapping[int, float] | None = None
+    case: Case,
+    removed: pd.DataFrame,
+    *,
+    fraction: float | pd.Series = 1.0,
+    faster_ns: Mapping[int, float] | None = None,
+    alone: bool = False,
 ) -> int:
     """What a step wins, as a mean over steps, without a `fraction` of some time of ranks, or with faster collectives.
 
     `removed` has `rank`, `start_ns` on the clock of the rank and `duration_ns`; `faster_ns` is by instance of `case.members`.
     """
-    return price(case, [loss(removed, fraction=fraction, faster_ns=faster_ns)])
+    return price(case, [loss(removed, fraction=fraction, faster_ns=faster_ns, alone=alone)])
 
 
-def loss(removed: pd.DataFrame, *, fraction: float | pd.Series = 1.0, faster_ns: Mapping[int, float] | None = None) -> Loss:
-    """A `fraction` of some time of ranks, and what collectives would be faster by, as what a cause costs.
-
-    A moment that several rows of a rank share is that of the first that began: two streams at work pass no time twice.
-    """
-    return Loss(_apart(removed[COLUMNS].assign(fraction=fraction)), faster_ns or {})
+def loss(
+    removed: pd.DataFrame,
+    *,
+    fraction: float | pd.Series = 1.0,
+    faster_ns: Mapping[int, float] | None = None,
+    stops: bool = False,
+    waits: pd.DataFrame | None = None,
+    alone: bool = False,
+) -> Loss:
+    """A `fraction` of some time of ranks, and what collectives would be faster by, as what a cause costs; see `Loss`."""
+    return Loss(removed[COLUMNS].assign(fraction=fraction), faster_ns or {}, stops, waits, alone)
 
 
 def _apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without what an earlier one of their rank covers; those that are covered whole are left out."""
+    """The rows without what an earlier one of their rank covers; those that are covered whole are left out.
+
+    A moment that several rows of a rank share is that of the first that began: two streams at work pass no time twice.
+    """
     ordered = rows.sort_values(["rank", "start_ns"], kind="stable")
     starts = ordered["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + ordered["duration_ns"].to_numpy(dtype=np.int64)
@@ -54,11 +70,18 @@ def _apart(rows: pd.DataFrame) -> pd.DataFrame:
 def price(case: Case, losses: Sequence[Loss]) -> int:
     """What a step wins, as a mean over steps, without all of these losses; what two of them name is gone once."""
     num_steps = case.num_kernel_steps
-    rows = losses[0].removed if len(losses) == 1 else _once(pd.concat([each.removed for each in losses], ignore_index=True))
     faster_ns: dict[int, float] = {}
     for each in losses:
         for instance, amount in each.faster_ns.items():
             faster_ns[instance] = max(faster_ns.get(instance, 0.0), amount)
+    # Where ranks meet, a host that was recorded launching just in time would seem to hold up all others: there only calls that
+    # wait are told by hosts, of which nothing else tells.
+    told = case.replay is None or any(each.waits is not None for each in losses)
+    if told and case.moments is not None and not all(each.alone for each in losses):
+        removed, stops = (_joined([each.removed for each in losses if each.stops == stops]) for stops in (False, True))
+        waits = [each.waits for each in losses if each.waits is not None]
+        return max(0, round(case.moments.won_ns(removed, stops, faster_ns, waits) / num_steps))
+    rows = _apart(losses[0].removed) if len(losses) == 1 else once(pd.concat([_apart(each.removed) for each in losses]))
     replay = case.replay
     if replay is None or (not len(replay.rank)):
         lost = (rows["duration_ns"].astype("float64") * rows["fraction"]).groupby(rows["rank"]).sum() / num_steps
@@ -68,21 +91,8 @@ def price(case: Case, losses: Sequence[Loss]) -> int:
     return max(0, round(replay.won_ns(common, faster_ns) / num_steps))
 
 
-def _once(rows: pd.DataFrame) -> pd.DataFrame:
-    """The times cut so that they do not overlap on a rank, with what all that name a piece remove of it, at most all."""
-    frames = []
-    for rank, own in rows.groupby("rank"):
-        starts = own["start_ns"].to_numpy(dtype=np.int64)
-        ends = starts + own["duration_ns"].to_numpy(dtype=np.int64)
-        share = own["fraction"].to_numpy(dtype=np.float64)
-        moments = np.concatenate([starts, ends])
-        order = np.argsort(moments, kind="stable")
-        running = np.cumsum(np.concatenate([share, -share])[order])[:-1]
-        lengths = np.diff(moments[order])
-        keep = (lengths > 0) & (running > 1e-9)
-        pieces = {"rank": rank, "start_ns": moments[order][:-1][keep], "duration_ns": lengths[keep]}
-        frames.append(pd.DataFrame(pieces).assign(fraction=np.minimum(running[keep], 1.0)))
-    return pd.concat(frames, ignore_index=True) if frames else rows
+def _joined(rows: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return rows[0] if len(rows) == 1 else pd.concat([EMPTY, *rows], ignore_index=True)
 
 
 def severity_of(case: Case, cost_ns: int | None) -> Severity:

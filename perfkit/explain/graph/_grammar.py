@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from perfkit.core.texts import say
 from perfkit.explain.graph._text import ValueType, attributes, closing, split_top, types
 from perfkit.explain.graph.model import Parameter
 
@@ -26,6 +27,11 @@ _SUBGRAPH = re.compile(r"^subgraph @(\S+?)(?: parent: \[subgraph @[^\]]*\])?\((.
 _DAMAGE = re.compile(r"\b[1l]64\(|\bin strategy\b|\brank ids\b|\bunique id\b")
 
 
+_MISREAD = re.compile(r"%(?=[\dOolI]*\d)\d*[OolI][\dOolI]*(?![\w.])")
+"""The number of an operator in which a letter stands for a digit, as recognised characters have it: %10l, %l00."""
+_DIGITS = str.maketrans("OolI", "0011")
+
+
 class NodeLine(NamedTuple):
     """An operator's own line: the fields of a `Node`, whether it is whole, and what had to be repaired."""
 
@@ -36,6 +42,9 @@ class NodeLine(NamedTuple):
 
 def node_line(text: str) -> NodeLine | None:
     """Read `%35(name) = AllReduce(%34) {instance name: ...} primitive_attrs: {...} ...`; None if it is no such line."""
+    misread = dict.fromkeys(_MISREAD.findall(text))
+    for number in misread:
+        text = re.sub(re.escape(number) + r"(?![\w.])", number.translate(_DIGITS), text)
     found = _NODE.match(text)
     callee = _CALLEE.match(found[3]) if found else None
     if found is None or callee is None:
@@ -56,7 +65,7 @@ def node_line(text: str) -> NodeLine | None:
     }
     if end < 0:
         return NodeLine(fields, False, ())
-    repairs: list[str] = []
+    repairs: list[str] = [say("{text} is read as {read}", text=repr(one), read=repr(one.translate(_DIGITS))) for one in misread]
     return NodeLine(fields, _blocks(fields, repairs, body, end), tuple(repairs))
 
 
@@ -102,11 +111,13 @@ _shared = lru_cache(maxsize=8192)(_unique)  # most operators have the attributes
 
 
 def _repairs(text: str, attrs: Mapping[str, str]) -> tuple[str, ...]:
-    found = [f"{damage!r} was read as what it must have been" for damage in dict.fromkeys(_DAMAGE.findall(text))]
+    found: list[str] = [
+        say("{text} was read as what it must have been", text=repr(damage)) for damage in dict.fromkeys(_DAMAGE.findall(text))
+    ]
     group = attrs.get("group", "").strip('"')
     near = (len(group) == len(world) and sum(map(str.__ne__, group, world)) == 1 for world in WORLD_GROUPS)
     if group not in WORLD_GROUPS and any(near):
-        found.append(f"group {group!r} differs by one letter from the world group")
+        found.append(say("group {group} differs by one letter from the world group", group=repr(group)))
     return tuple(found)
 
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from perfkit.core.errors import InputError
-from perfkit.explain.graph.model import Node
+from perfkit.explain.graph.model import Node, short_scope
 from perfkit.explain.graph.report import GraphAnalysis
 
 Show = Literal["all", "communication", "not expected", "recomputed", "not in effect"]
 _MAX_SEARCHED = 2_000
+_SCOPES = ("Default/", "Gradients/", "recompute_Default/", "Gradients/recompute_Default/")
+"""What the scopes of operators begin with."""
 
 
 def search_graph(analysis: GraphAnalysis, search: str = "", show: Show = "all") -> tuple[Node, ...]:
@@ -50,6 +52,15 @@ def worth_seeing(analysis: GraphAnalysis, found: Sequence[Node]) -> Node | None:
     candidates += [entry.node for entry in analysis.communications]
     inside = {id(node) for node in found}
     return next((node for node in candidates if id(node) in inside), found[0] if found else None)
+
+
+def search_of(kernel: str) -> str:
+    """The search that finds in a graph the operator whose kernel a recording names by its scope; "" for a name without one.
+
+    MindSpore names a kernel of graph mode by the full scope of its operator: "Default/network-X/layers-CellList/0/MatMul-op3".
+    """
+    scope = short_scope(kernel) if kernel.startswith(_SCOPES) else ""
+    return re.sub(r"([.+*?()\[\]{}|^$\\])", r"\\\1", scope)
 
 
 def _searched(node: Node) -> str:

@@ -29,6 +29,7 @@ from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
 from perfkit.explain.ledger._host import FAR_LONGER as FAR_LONGER
 from perfkit.explain.ledger._paint import shared as shared
 from perfkit.explain.ledger._rank import AFTER as AFTER
+from perfkit.explain.ledger._rank import BEFORE as BEFORE
 from perfkit.explain.ledger._rank import BEHIND as BEHIND
 from perfkit.explain.ledger._rank import WAITS, Talk, Timeline, Window, timeline
 from perfkit.explain.ledger._stated import NOBODY as NOBODY
@@ -36,6 +37,7 @@ from perfkit.record.events.graph import causal_graph
 
 KEY = ["rank", "step", "cause", "who", "place", "detail"]
 IDLE = ["rank", "step", "cause", "place", "detail", "start_ns", "duration_ns", "gap"]
+MODULES = ["rank", "step", "cause", "module", "ns"]
 READ_HOSTS = 8
 """The host of at most so many ranks is read, those whose devices idle longest: timelines of hosts are large."""
 
@@ -49,9 +51,12 @@ class Ledger(Shown):
     communication or free. `stages` has the pipeline stage of the ranks. Entries are positive and sum to the duration of their rank
     and step.
 
+    `modules` are the entries of computing by module of the network too: `rank`, `step`, `cause`, `module`, `ns`. "" is what belongs
+    to none, or is of a rank whose modules are not known; it is empty where no rank's were recorded.
+
     `idle` are the pieces of timelines in which nothing computes or moves: `rank`, `step`, `cause`, `place`, `detail`, `start_ns` on
     the clock of the rank, `duration_ns`, and `gap`, the number of the idle time that a piece is of. `hosts` are the ranks of which
-    what the host did was read.
+    what the host did was read, `sampled` those of which only so large a share of the launches is on record: too little for that.
     """
 
     name: str
@@ -60,6 +65,8 @@ class Ledger(Shown):
     stages: Mapping[int, int]
     idle: pd.DataFrame
     hosts: frozenset[int]
+    modules: pd.DataFrame
+    sampled: Mapping[int, float]
 
     def __repr__(self) -> str:
         causes = self.waterfall()
@@ -102,7 +109,7 @@ class Ledger(Shown):
             kept = [rows[name].isin(which).to_numpy(dtype=bool) for name, which in chosen.items()]
             return rows[np.logical_and.reduce([np.ones(len(rows), dtype=bool), *kept])].reset_index(drop=True)
 
-        return replace(self, entries=part(self.entries), idle=part(self.idle))
+        return replace(self, entries=part(self.entries), idle=part(self.idle), modules=part(self.modules))
 
     def breakdown(self, rank: int, step: int) -> Breakdown:
         """One step of one rank by cause, in ns; who was waited for is the last part of a path.
@@ -135,6 +142,13 @@ class Ledger(Shown):
         last = (table["cause"] == causes.UNEXPLAINED).to_numpy(dtype=bool)
         order = np.lexsort((-table["ns"].to_numpy(), last))
         return table.iloc[order][["cause", "words", "who", "ns", "share"]].reset_index(drop=True)
+
+    def by_module(self) -> pd.DataFrame:
+        """The computing of the mean step of a rank by `module` and `cause`, the largest first, in whole `ns`; empty without any."""
+        count = max(1, len(self.entries[["rank", "step"]].drop_duplicates()))
+        sums = self.modules.groupby(["module", "cause"], sort=True)["ns"].sum()
+        table = sums.index.to_frame(index=False).assign(ns=_means(sums, count))
+        return table.sort_values("ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def _means(sums: pd.Series, count: int) -> np.ndarray:
@@ -179,11 +193,22 @@ def ledger(
     entries = entries[entries["step"].isin(list(chosen)).to_numpy(dtype=bool) & (entries["ns"] > 0).to_numpy(dtype=bool)]
     entries = _pipeline.told_apart(entries, members, stages)
     entries = entries.astype({"rank": "int64", "step": "int64", "who": "int64", "ns": "int64"})
+    entries, modules = _without_modules(entries[(entries["ns"] > 0).to_numpy(dtype=bool)])
     entries = entries.groupby([*KEY, "part"], dropna=False, sort=False)["ns"].sum().reset_index()
-    entries = entries[(entries["ns"] > 0).to_numpy(dtype=bool)]
     ordered = entries.sort_values(["rank", "step", "ns"], ascending=[True, True, False], kind="stable", ignore_index=True)
     idle = _idle(lines, chosen)
-    return Ledger(run.name, run.kind, ordered, stages, idle, frozenset(rank for rank, line in lines.items() if line.host_read))
+    hosts = frozenset(rank for rank, line in lines.items() if line.host_read)
+    sampled = {rank: line.launched for rank, line in lines.items() if line.launched and not line.host_read}
+    return Ledger(run.name, run.kind, ordered, stages, idle, hosts, modules, sampled)
+
+
+def _without_modules(entries: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The entries without the modules that pieces of computing have as their detail, and these by module."""
+    works = entries["cause"].astype(str).str.startswith("work/").to_numpy(dtype=bool)
+    own = entries[works]
+    rows = own[[*MODULES[:3], "ns"]].assign(module=own["detail"].fillna("").astype(str)) if own["detail"].any() else own.iloc[:0]
+    by_module = rows.reindex(columns=MODULES).groupby(MODULES[:-1], sort=False)["ns"].sum().reset_index()
+    return entries.assign(detail=entries["detail"].where(~works, None)), by_module
 
 
 def _idle(lines: Mapping[int, Timeline], steps: Collection[int]) -> pd.DataFrame:
@@ -223,7 +248,7 @@ def _timelines(
             for step, start, lasts in own[["step", "start_ns", "duration_ns"]].itertuples(index=False)
         ]
         talk = Talk(by_rank.get(rank, members.iloc[:0]), clocks.get(rank), slow)
-        line = timeline(run, rank, windows, talk, host=rank in hosts)
+        line = timeline(run, rank, windows, talk, host=rank in hosts, stacks=len(ranks) <= READ_HOSTS)
         if line is not None:
             found[rank] = line
     return found

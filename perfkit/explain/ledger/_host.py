@@ -33,6 +33,8 @@ COPY_NS = 1_000_000
 """A call that should only ask for a copy and takes this long has made it: of memory that is not pinned."""
 STARTED_NS = 20_000
 """A call that ended this long before the device fell idle had waited for its last kernel."""
+LAUNCHES_LEAST, EXECUTIONS_LEAST = 0.8, 20
+"""Of a recording that holds all events the launches of 94 % and more of what runs in steps are known; of so few nothing follows."""
 _COLUMNS = ("name", "kind", "thread", "start_ns", "duration_ns")
 _MARK = re.compile(r"^ProfilerStep|^## |^\[|^nn\.Module|^PyTorch Profiler|^<built-in|enqueue", re.IGNORECASE)
 
@@ -56,15 +58,20 @@ class Host:
     block_names: npt.NDArray[np.object_]
 
 
-def host_of(run: Run, rank: int) -> Host | None:
-    """The host of a rank; None if its launches were not recorded."""
+def host_of(run: Run, rank: int) -> tuple[Host | None, float]:
+    """The host of a rank, and the share of its executions in steps whose launch is on record.
+
+    None if launches were not recorded, or no more than a sample of them: then what the host did in between is not known.
+    """
     if "launches" not in run.tables:
-        return None
-    launches = run.frame("launches", ranks=[rank], columns=["start_ns", "launch_ns", "launch_duration_ns", "thread"]).dropna(
-        subset=["start_ns", "launch_ns"]
-    )
-    if launches.empty:
-        return None
+        return None, 0.0
+    columns = ["step", "start_ns", "launch_ns", "launch_duration_ns", "thread"]
+    every = run.frame("launches", ranks=[rank], columns=columns).dropna(subset=["start_ns"])
+    inside = every.loc[every["step"].notna().to_numpy(dtype=bool), "launch_ns"]
+    share = float(inside.notna().mean()) if len(inside) else 0.0
+    launches = every.dropna(subset=["launch_ns"])
+    if launches.empty or (share < LAUNCHES_LEAST and len(inside) >= EXECUTIONS_LEAST):
+        return None, share
     starts = launches["start_ns"].to_numpy(dtype=np.int64)
     called = launches["launch_ns"].to_numpy(dtype=np.int64)
     returned = called + launches["launch_duration_ns"].fillna(0).to_numpy(dtype=np.int64)
@@ -72,7 +79,7 @@ def host_of(run: Run, rank: int) -> Host | None:
     latest = pd.Series(returned, index=starts).groupby(level=0).max()
     host = run.frame("host", ranks=[rank], columns=_COLUMNS) if "host" in run.tables else pd.DataFrame()
     events = _events(host, set(launches["thread"].dropna().astype(str)), np.concatenate([called, returned]))
-    return Host(latest, *events)
+    return Host(latest, *events), share
 
 
 def without_habits(host: Host, gaps: Intervals, num_steps: int) -> Host:

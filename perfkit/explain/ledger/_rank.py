@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import pandas as pd
 
 from perfkit.core.clock import Clock
 from perfkit.core.run import Run
-from perfkit.explain import recomputed
+from perfkit.explain import module_tree, recomputed
 from perfkit.explain.ledger import _head, _host, causes
 from perfkit.explain.ledger._paint import NOTHING, Ints, Layer, Pieces, layer, paint
 from perfkit.explain.operator_names import operators
@@ -43,7 +43,7 @@ class Timeline:
     """Pieces of one rank in order of step and time, on its own clock.
 
     `members` is the row of the collective that a piece of communication belongs to (NOTHING: none); `host_read` says whether what
-    the host did is known.
+    the host did is known, and `launched` the share of its executions whose launch is.
     """
 
     steps: Ints
@@ -55,6 +55,7 @@ class Timeline:
     members: Ints
     parts: Objects
     host_read: bool
+    launched: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,13 @@ class _Device:
     kinds: Objects
     work: Objects
     fetches: npt.NDArray[np.bool_]
+    modules: Objects | None
 
 
-def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host: bool) -> Timeline | None:
+def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host: bool, stacks: bool) -> Timeline | None:
     """The timeline of a rank in its windows; None without kernels that have a start.
 
-    `host` says whether what the host did may be read.
+    `host` says whether what the host did may be read, `stacks` whether it may for the modules alone, of a device that hardly idles.
     """
     device = _device(run, rank)
     if device is None:
@@ -99,14 +101,15 @@ def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host
     if not placed:
         return None
     cut = [paint(layers, at) for _, at in placed]
-    read = _host.host_of(run, rank) if host and _idles(cut) else None
+    read, launched = _host.host_of(run, rank) if host and _idles(cut) else (None, 0.0)
+    device = replace(device, modules=module_tree.modules_of(run, rank, host=stacks or read is not None))
     if read is not None:
         read = _host.without_habits(read, _idle(cut), len(placed))
     parts = [_told(step, pieces, device, talk, read) for (step, _), pieces in zip(placed, cut, strict=True)]
     whole = tuple(zip(*parts, strict=True))
     steps, starts, ends, members = (np.concatenate(whole[field]) for field in (0, 1, 2, 6))
     because, details, places, kinds = (np.concatenate(whole[field]) for field in (3, 4, 5, 7))
-    return Timeline(steps, starts, ends, because, details, places, members, kinds, host_read=read is not None)
+    return Timeline(steps, starts, ends, because, details, places, members, kinds, host_read=read is not None, launched=launched)
 
 
 def _device(run: Run, rank: int) -> _Device | None:
@@ -126,6 +129,7 @@ def _device(run: Run, rank: int) -> _Device | None:
         kernels["kind"].astype("object").to_numpy(),
         _work(kernels),
         fetching[names.cat.codes.to_numpy()],
+        None,
     )
 
 
@@ -215,6 +219,9 @@ def _told(step: int, pieces: Pieces, device: _Device, talk: Talk, host: _host.Ho
     computing = layers == COMPUTING
     part = np.where(computing, "computing", np.where(layers == COPYING, "free", "communication")).astype(object)
     cause[computing] = np.where(device.fetches[rows[computing]], causes.FEED, device.work[rows[computing]])
+    if device.modules is not None:
+        works = computing & (cause != causes.FEED)
+        detail[works] = device.modules[rows[works]]
     cause[layers == MOVING] = causes.TRANSFER
     cause[layers == WAITING] = WAITS
     cause[layers == COPYING] = causes.COPY

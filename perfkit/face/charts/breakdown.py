@@ -35,7 +35,7 @@ def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ..
             color=alt.Color("path:N", scale=theme.path_scale(paths), title=None, sort=list(paths), legend=alt.Legend(columns=3)),
             order=alt.Order("order:Q"),
             tooltip=[
-                "name:N",
+                alt.Tooltip("name:N"),
                 alt.Tooltip("path:N", title="part"),
                 theme.tooltip("amount", "number", title=f"amount ({unit})"),
                 theme.tooltip("share", "ratio"),

@@ -33,7 +33,7 @@ def stage_work(rows: Rows) -> alt.Chart:
             "work:N", title=None, scale=alt.Scale(domain=list(WORK), range=list(WORK.values())), legend=alt.Legend(columns=3)
         ),
         order=alt.Order("order:Q"),
-        tooltip=["place:N", "work:N", theme.tooltip("seconds", "ns")],
+        tooltip=[alt.Tooltip("place:N"), alt.Tooltip("work:N"), theme.tooltip("seconds", "ns")],
     )
 
 
@@ -50,9 +50,9 @@ def answers(rows: Rows) -> alt.LayerChart:
         x=x,
         y=y,
         color=alt.Color("judged:N", title=None, scale=alt.Scale(domain=list(ANSWERS), range=list(ANSWERS.values()))),
-        tooltip=["who:N", theme.tooltip("value", "number"), "label:N", "why:N"],
+        tooltip=[alt.Tooltip("who:N"), theme.tooltip("value", "number"), alt.Tooltip("label:N"), alt.Tooltip("why:N")],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
-    reasons = base.mark_text(align="left", dx=6, color="#000000").encode(x=alt.datum(0), y=y, text=alt.Text("why:N"))
+    reasons = base.mark_text(align="left", dx=6, color="#000000").encode(x=alt.XDatum(0), y=y, text=alt.Text("why:N"))
     room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
     return theme.with_rows(alt.LayerChart(layer=[bars, room, labels, reasons], width="container", height={"step": 38}), rows)

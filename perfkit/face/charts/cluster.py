@@ -54,7 +54,7 @@ def rank_grid(rows: Rows, *, words: str, axes: str, scale: str) -> alt.LayerChar
     )
     marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
         color=alt.Color("value:Q", title=titles[scale], scale=colors, legend=legend),
-        tooltip=["rank:N", alt.Tooltip("shown:N", title=words), alt.Tooltip("note:N", title="place")],
+        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("shown:N", title=words), alt.Tooltip("note:N", title="place")],
     )
     return _cells(base, marks, cells, rows)
 
@@ -96,7 +96,7 @@ def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
             color=alt.Color("state:N", title=None, scale=alt.Scale(domain=list(states), range=list(states.values()))),
             shape=alt.Shape("state:N", title=None, scale=alt.Scale(domain=list(states), range=["circle", "diamond", "cross"])),
             tooltip=[
-                "rank:N",
+                alt.Tooltip("rank:N"),
                 theme.tooltip("value_ms", "ns", title="ms"),
                 theme.tooltip("over_stage", "number", title="of the stage's median"),
                 theme.tooltip("z", "number", title="robust z", signed=True),
@@ -122,8 +122,8 @@ def link_matrix(rows: Rows) -> alt.LayerChart:
             alt.Tooltip("target:O", title="to rank"),
             theme.tooltip("gb_per_s", "bytes_per_s", title="GB/s"),
             theme.tooltip("slowness", "number", title="time a byte against like links"),
-            "transport:N",
-            "operation:N",
+            alt.Tooltip("transport:N"),
+            alt.Tooltip("operation:N"),
         ],
     )
     rings = base.transform_filter("datum.slow").mark_rect(fillOpacity=0, stroke=theme.FREE, strokeWidth=3)
@@ -152,7 +152,12 @@ def flops_map(rows: Rows) -> alt.LayerChart:
             scale=alt.Scale(scheme=theme.DIVERGING, domain=domain, domainMid=0),
             legend=alt.Legend(format="+.1%", titleLimit=TITLE_LIMIT, values=[domain[0], 0, domain[1]]),
         ),
-        tooltip=["rank:O", "metric:N", "shown:N", theme.tooltip("over_mean", "ratio", title="against the mean", signed=True)],
+        tooltip=[
+            alt.Tooltip("rank:O"),
+            alt.Tooltip("metric:N"),
+            alt.Tooltip("shown:N"),
+            theme.tooltip("over_mean", "ratio", title="against the mean", signed=True),
+        ],
     )
     return theme.with_rows(alt.LayerChart(layer=[cells], width="container", height={"step": 30}), rows)
 
@@ -172,7 +177,7 @@ def layout_map(rows: Rows, *, axis: str) -> alt.LayerChart:
     scale = alt.Scale(domain=present, range=[RELATIONS[name] for name in present])
     marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
         color=alt.Color("relation:N", title=None, scale=scale),
-        tooltip=["rank:N", "relation:N", alt.Tooltip("note:N", title="place")],
+        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("relation:N"), alt.Tooltip("note:N", title="place")],
     )
     return _cells(base, marks, cells, rows)
 

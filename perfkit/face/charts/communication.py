@@ -31,7 +31,7 @@ def exposure_bars(rows: Rows) -> alt.Chart:
         x=alt.X("ms:Q", title="time a rank and step (ms)", stack="zero"),
         y=alt.Y("operation:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
         color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[EXPOSURE[part] for part in present])),
-        tooltip=["operation:N", "part:N", theme.tooltip("ms", "ns"), theme.tooltip("share", "ratio")],
+        tooltip=[alt.Tooltip("operation:N"), alt.Tooltip("part:N"), theme.tooltip("ms", "ns"), theme.tooltip("share", "ratio")],
     )
 
 
@@ -57,7 +57,7 @@ def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") ->
             **place,
             color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[SPENDING[part] for part in present])),
             order=alt.Order("order:Q"),
-            tooltip=["rank:O", "part:N", theme.tooltip("ms", "ns")],
+            tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("part:N"), theme.tooltip("ms", "ns")],
         )
     )
     marks = (
@@ -65,7 +65,7 @@ def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") ->
         .mark_point(
             shape="diamond", filled=True, size=110, color=theme.FREE, opacity=1, xOffset=12 * across, yOffset=-12 * (not across)
         )
-        .encode(**mark, tooltip=["rank:O", alt.Tooltip("why:N", title="others wait for it")])
+        .encode(**mark, tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("why:N", title="others wait for it")])
     )
     return theme.with_rows(alt.LayerChart(layer=[bars, marks], width="container", height={"step": 30} if across else 260), rows)
 
@@ -87,7 +87,13 @@ def size_time(rows: Rows) -> alt.LayerChart:
             y=y,
             color=color,
             shape=alt.Shape("operation:N", title=None),
-            tooltip=["operation:N", "rank:O", "name:N", theme.tooltip("bytes", "count"), theme.tooltip("us", "ns")],
+            tooltip=[
+                alt.Tooltip("operation:N"),
+                alt.Tooltip("rank:O"),
+                alt.Tooltip("name:N"),
+                theme.tooltip("bytes", "count"),
+                theme.tooltip("us", "ns"),
+            ],
         )
     )
     lines = alt.Chart(alt.NamedData("model")).mark_line(strokeDash=[5, 4], strokeWidth=1.4).encode(x=x, y=y, color=color)

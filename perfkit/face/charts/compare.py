@@ -108,7 +108,7 @@ def loss_curves(rows: Rows) -> alt.LayerChart:
             y=alt.Y("loss:Q", title="loss", scale=alt.Scale(zero=False)),
             color=alt.Color("side:N", title=None, scale=scale),
             strokeDash=alt.StrokeDash("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[[1, 0], [5, 3]])),
-            tooltip=["side:N", "step:Q", theme.tooltip("loss", "loss")],
+            tooltip=[alt.Tooltip("side:N"), alt.Tooltip("step:Q"), theme.tooltip("loss", "loss")],
         )
     )
     return theme.with_rows(alt.LayerChart(layer=[lines, _divergence()], width="container", height=230), rows)
@@ -133,7 +133,7 @@ def difference_band(rows: Rows) -> alt.LayerChart:
         .encode(
             x=_steps_axis(),
             y=alt.Y("relative:Q", title="candidate against reference", axis=alt.Axis(format="+.2~%")),
-            tooltip=["step:Q", theme.tooltip("relative", "ratio", title="difference", signed=True)],
+            tooltip=[alt.Tooltip("step:Q"), theme.tooltip("relative", "ratio", title="difference", signed=True)],
         )
     )
     return theme.with_rows(alt.LayerChart(layer=[band, points, _divergence()], width="container", height=180), rows)
@@ -198,7 +198,7 @@ def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
     x = alt.X("prediction:Q", title=f"predicted ({title})", scale=alt.Scale(zero=False, padding=30))
     y = alt.Y("value:Q", title=f"measured ({title})", scale=alt.Scale(zero=False, padding=30))
     tooltip = [
-        "name:N",
+        alt.Tooltip("name:N"),
         theme.tooltip("prediction", "number"),
         theme.tooltip("value", "number"),
         theme.tooltip("error_ratio", "ratio", title="error", signed=True),

@@ -35,7 +35,7 @@ def _flops_bars(rows: Rows) -> alt.Chart:
             "pass:N", title=None, sort=passes_drawn, scale=alt.Scale(domain=passes_drawn, range=list(theme.PASSES.values()))
         ),
         order=alt.Order("order:Q"),
-        tooltip=["part:N", "pass:N", theme.tooltip("gflop", "flops", title="GFLOP per token")],
+        tooltip=[alt.Tooltip("part:N"), alt.Tooltip("pass:N"), theme.tooltip("gflop", "flops", title="GFLOP per token")],
     )
 
 
@@ -63,7 +63,7 @@ def _parameter_bars(rows: Rows) -> alt.Chart:
         mark={"color": theme.COMPUTING},
         x=alt.X("billions:Q", title="parameters (10⁹)"),
         y=alt.Y("part:N", title=None, sort=None),
-        tooltip=["part:N", theme.tooltip("billions", "number", title="10⁹"), theme.tooltip("share", "ratio")],
+        tooltip=[alt.Tooltip("part:N"), theme.tooltip("billions", "number", title="10⁹"), theme.tooltip("share", "ratio")],
     )
 
 
@@ -101,7 +101,7 @@ def _roofline(rows: Rows, *, parts: tuple[str, ...]) -> alt.LayerChart:
                 "bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=["circle", "triangle-up"])
             ),
             tooltip=[
-                "part:N",
+                alt.Tooltip("part:N"),
                 alt.Tooltip("bound:N", title="bound by"),
                 theme.tooltip("intensity", "number", title="FLOP/byte"),
                 theme.tooltip("tflops", "flops_per_s", title="TFLOP/s"),

@@ -29,9 +29,9 @@ def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
     states = list(theme.COVERAGE_STATES)
     cells = base.mark_rect(stroke="white", strokeWidth=1.5, cornerRadius=2).encode(
         color=alt.Color("state:N", title=None, scale=alt.Scale(domain=states, range=list(theme.COVERAGE_STATES.values()))),
-        tooltip=["rank:N", "part:N", "state:N", "file:N"],
+        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("part:N"), alt.Tooltip("state:N"), alt.Tooltip("file:N")],
     )
-    symbols = base.mark_text(fontSize=12).encode(text=alt.Text("symbol:N"), color=alt.value("#1b1b1b"))
+    symbols = base.mark_text(fontSize=12).encode(text=alt.Text("symbol:N"), color=alt.ColorValue("#1b1b1b"))
     layers = [cells, symbols] if len(ranks) <= MAX_RANKS_WITH_SYMBOLS else [cells]
     chart = alt.LayerChart(layer=layers, width={"step": 64} if len(ranks) <= FEW_RANKS else "container", height={"step": 26})
     return theme.with_rows(chart, {"coverage": theme.records(rows[["rank", "part", "state", "file", "symbol"]])})

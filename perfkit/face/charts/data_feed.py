@@ -26,7 +26,7 @@ def interval_bars(rows: Rows) -> alt.Chart:
         mark={"color": theme.DATA},
         x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True)),
         y=alt.Y("interval_ms:Q", title="wait before the step (ms)"),
-        tooltip=["step:O", theme.tooltip("interval_ms", "ns", title="ms"), theme.tooltip("share", "ratio")],
+        tooltip=[alt.Tooltip("step:O"), theme.tooltip("interval_ms", "ns", title="ms"), theme.tooltip("share", "ratio")],
     )
 
 
@@ -56,7 +56,7 @@ def queue_points(rows: Rows) -> alt.Chart:
             y=alt.Y("size:Q", title="entries in the queue", axis=alt.Axis(tickMinStep=1, format="d")),
             color=alt.Color("state:N", title=None, scale=alt.Scale(domain=[FILLED, EMPTY], range=[theme.COMPUTING, theme.FREE])),
             shape=alt.Shape("queue:N", title="queue"),
-            tooltip=["queue:N", "step:Q", "size:Q", "capacity:Q"],
+            tooltip=[alt.Tooltip("queue:N"), alt.Tooltip("step:Q"), alt.Tooltip("size:Q"), alt.Tooltip("capacity:Q")],
         )
     )
     return theme.with_rows(chart, rows)
@@ -91,7 +91,7 @@ def usage_bars(rows: Rows) -> alt.Chart:
         color=alt.Color(
             "role:N", title=None, scale=alt.Scale(domain=["dataset operator", "slow one"], range=[theme.SKY, theme.FREE])
         ),
-        tooltip=["operator:N", theme.tooltip("usage", "ratio"), theme.tooltip("empty", "ratio", title="found empty")],
+        tooltip=[alt.Tooltip("operator:N"), theme.tooltip("usage", "ratio"), theme.tooltip("empty", "ratio", title="found empty")],
     )
 
 

@@ -38,7 +38,7 @@ def rank_bars(rows: Rows) -> alt.LayerChart:
         ),
         tooltip=[
             alt.Tooltip("label:N", title="rank"),
-            "kind:N",
+            alt.Tooltip("kind:N"),
             theme.tooltip("gib", "bytes", title="GiB"),
             theme.tooltip("peak", "bytes", title="peak with gaps (GiB)"),
             theme.tooltip("room", "bytes", title="left of the limit (GiB)", signed=True),
@@ -50,7 +50,8 @@ def rank_bars(rows: Rows) -> alt.LayerChart:
         x=alt.X("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")]
     )
     label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
-        x=alt.X("limit:Q"), y=alt.value(-2)
+        x=alt.X("limit:Q"),
+        y=alt.YValue(-2),  # type: ignore[no-untyped-call]
     )
     return theme.with_rows(alt.LayerChart(layer=[bars, likely, rule, label], width="container", height={"step": 34}), rows)
 

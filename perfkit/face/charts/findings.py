@@ -31,7 +31,7 @@ def cost_bars(rows: Rows) -> alt.LayerChart:
         x=x,
         y=y,
         color=alt.Color("severity:N", title=None, scale=scale),
-        tooltip=["title:N", "severity:N", theme.tooltip("cost_ms", "ns", title="ms a step")],
+        tooltip=[alt.Tooltip("title:N"), alt.Tooltip("severity:N"), theme.tooltip("cost_ms", "ns", title="ms a step")],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
     # Room for the labels of the longest bars.

@@ -114,8 +114,8 @@ def dataflow(rows: Rows) -> alt.LayerChart:
             y=alt.Y("top:Q", axis=None, scale=y_scale),
             y2=alt.Y2("bottom:Q"),
             color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values()))),
-            stroke=alt.condition("datum.chosen", alt.value(theme.TEXT), alt.value(theme.MUTED)),
-            strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0.5)),
+            stroke=alt.StrokeValue(theme.MUTED, condition={"test": "datum.chosen", "value": theme.TEXT}),
+            strokeWidth=alt.StrokeWidthValue(0.5, condition={"test": "datum.chosen", "value": 3}),
             tooltip=tooltip,
         )
         .add_params(picked)
@@ -150,8 +150,8 @@ def communication_bars(entries: pd.DataFrame) -> alt.Chart:
         y=alt.Y("cause:N", title=None, sort="-x", axis=alt.Axis(labelLimit=240)),
         color=alt.Color("verdict:N", title=None, scale=alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))),
         tooltip=[
-            "cause:N",
-            "verdict:N",
+            alt.Tooltip("cause:N"),
+            alt.Tooltip("verdict:N"),
             alt.Tooltip("count:Q", title="operators"),
             theme.tooltip("amount", "number", title=unit),
         ],

@@ -38,13 +38,13 @@ def waterfall(rows: Rows) -> alt.LayerChart:
     scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))
     bars = base.mark_bar(cornerRadius=1).encode(
         x=alt.X("from_ms:Q", title="mean step of a rank (ms)", scale=alt.Scale(zero=True)),
-        x2="to_ms:Q",
+        x2=alt.X2("to_ms:Q"),
         y=y,
         color=alt.Color("kind:N", title=None, scale=scale),
-        tooltip=["cause:N", alt.Tooltip("label:N", title="of a step")],
+        tooltip=[alt.Tooltip("cause:N"), alt.Tooltip("label:N", title="of a step")],
     )
-    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x="to_ms:Q", y=y, text="label:N")
-    room = base.mark_point(opacity=0).encode(x="room:Q", y=y)
+    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=alt.X("to_ms:Q"), y=y, text=alt.Text("label:N"))
+    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
     return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 22}), rows)
 
 

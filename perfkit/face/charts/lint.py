@@ -26,7 +26,7 @@ def problem_bars(rows: Rows) -> alt.Chart:
         color=alt.Color(
             "level:N", title=None, sort=list(LEVELS), scale=alt.Scale(domain=list(LEVELS), range=list(LEVELS.values()))
         ),
-        tooltip=["rule:N", "level:N", alt.Tooltip("count:Q", title="places")],
+        tooltip=[alt.Tooltip("rule:N"), alt.Tooltip("level:N"), alt.Tooltip("count:Q", title="places")],
     )
 
 

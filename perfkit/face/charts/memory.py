@@ -45,8 +45,8 @@ def stage_bars(rows: Rows) -> alt.LayerChart:
             ),
             order=alt.Order("order:Q"),
             tooltip=[
-                "stage:N",
-                "part:N",
+                alt.Tooltip("stage:N"),
+                alt.Tooltip("part:N"),
                 theme.tooltip("gib", "bytes", title="GiB"),
                 theme.tooltip("share", "ratio", title="share of the peak"),
             ],
@@ -89,10 +89,10 @@ def switch_bars(rows: Rows) -> alt.LayerChart:
             "effect:N", title=None, scale=alt.Scale(domain=list(EFFECTS), range=list(EFFECTS.values())), sort=list(EFFECTS)
         ),
         tooltip=[
-            "switch:N",
+            alt.Tooltip("switch:N"),
             theme.tooltip("after", "bytes", title="peak with it (GiB)"),
             theme.tooltip("change", "bytes", title="change (GiB)", signed=True),
-            "price:N",
+            alt.Tooltip("price:N"),
         ],
     )
     ends = base.mark_tick(thickness=3, color=theme.TEXT, size=16).encode(x=alt.X("after:Q"))
@@ -124,7 +124,8 @@ def _limit() -> list[alt.Chart]:
     tooltip = [theme.tooltip("limit", "bytes", title="limit (GiB)")]
     rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(x=alt.X("limit:Q"), tooltip=tooltip)
     label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
-        x=alt.X("limit:Q"), y=alt.value(-2)
+        x=alt.X("limit:Q"),
+        y=alt.YValue(-2),  # type: ignore[no-untyped-call]
     )
     return [rule, label]
 

@@ -97,7 +97,7 @@ def owner_bars(rows: Rows) -> alt.Chart:
             x=alt.X("gib:Q", title="alive at the peak (GiB)"),
             y=alt.Y("owner:N", title=None, sort="-x", axis=alt.Axis(labelLimit=260)),
             tooltip=[
-                "owner:N",
+                alt.Tooltip("owner:N"),
                 theme.tooltip("gib", "bytes", title="GiB"),
                 theme.tooltip("share", "ratio", title="share of the peak"),
             ],

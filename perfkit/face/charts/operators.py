@@ -108,9 +108,9 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
             size=alt.Size("total_ms:Q", title="total (ms)", scale=alt.Scale(range=[30, 400])),
             color=alt.Color("kind:N", title=None, scale=theme.path_scale(sorted({str(point["kind"]) for point in points}))),
             tooltip=[
-                "name:N",
-                "kind:N",
-                "shapes:N",
+                alt.Tooltip("name:N"),
+                alt.Tooltip("kind:N"),
+                alt.Tooltip("shapes:N"),
                 theme.tooltip("tflops", "flops_per_s"),
                 theme.tooltip("total_ms", "ns", title="total (ms)"),
             ],
@@ -130,7 +130,12 @@ def share_bars(rows: Rows) -> alt.Chart:
         yOffset=alt.YOffset("run:N", sort=list(RUNS)),
         x=alt.X("share:Q", title="share of the computing time", axis=alt.Axis(format="%")),
         color=alt.Color("run:N", title=None, scale=alt.Scale(domain=list(RUNS), range=[theme.COMPUTING, theme.BUBBLE])),
-        tooltip=["operator:N", "run:N", theme.tooltip("share", "ratio"), theme.tooltip("calls", "number")],
+        tooltip=[
+            alt.Tooltip("operator:N"),
+            alt.Tooltip("run:N"),
+            theme.tooltip("share", "ratio"),
+            theme.tooltip("calls", "number"),
+        ],
     )
 
 

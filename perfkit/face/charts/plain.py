@@ -21,7 +21,7 @@ def ranked_bars(rows: Rows, *, title: str) -> alt.Chart:
         x=alt.X("value:Q", title=title, stack="zero"),
         y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
         color=_parts(rows["bars"]),
-        tooltip=["detail:N", "part:N", theme.tooltip("value", "number", title=title)],
+        tooltip=[alt.Tooltip("detail:N"), alt.Tooltip("part:N"), theme.tooltip("value", "number", title=title)],
     )
 
 
@@ -34,7 +34,7 @@ def time_steps(rows: Rows, *, title: str) -> alt.Chart:
             x=alt.X("ms:Q", title="ms since the first row", scale=alt.Scale(nice=False)),
             y=alt.Y("value:Q", title=title),
             color=_parts(rows["steps"]),
-            tooltip=["part:N", theme.tooltip("ms", "moment"), theme.tooltip("value", "number", title=title)],
+            tooltip=[alt.Tooltip("part:N"), theme.tooltip("ms", "moment"), theme.tooltip("value", "number", title=title)],
         )
     )
     return theme.with_rows(chart, rows)
@@ -47,10 +47,15 @@ def lanes(rows: Rows) -> alt.Chart:
         "stretches",
         height={"step": 30},
         x=alt.X("begin_ms:Q", title="ms since the first row", scale=alt.Scale(nice=False)),
-        x2="end_ms:Q",
+        x2=alt.X2("end_ms:Q"),
         y=alt.Y("label:N", title=None, sort=None),
         color=_parts(rows["stretches"]),
-        tooltip=["detail:N", "part:N", theme.tooltip("begin_ms", "moment"), theme.tooltip("end_ms", "moment")],
+        tooltip=[
+            alt.Tooltip("detail:N"),
+            alt.Tooltip("part:N"),
+            theme.tooltip("begin_ms", "moment"),
+            theme.tooltip("end_ms", "moment"),
+        ],
     )
 
 

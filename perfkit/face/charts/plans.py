@@ -63,7 +63,7 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
                 "micro:Q", title="micro batch", scale=alt.Scale(type="log", domain=[1, 16], range=[25, 130]), legend=None
             ),
             tooltip=[
-                "plan:N",
+                alt.Tooltip("plan:N"),
                 theme.tooltip("tokens", "tokens_per_s_per_device", title="tokens/s/device"),
                 theme.tooltip("gib", "bytes", title="GiB"),
                 theme.tooltip("step_s", "step_time_s", title="step (s)"),
@@ -76,7 +76,7 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
         .encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), order=alt.Order("order:Q"))
     )
     limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2).encode(x=alt.X("gib:Q"))
-    chosen = alt.Chart(alt.NamedData("chosen")).encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), tooltip=["plan:N"])
+    chosen = alt.Chart(alt.NamedData("chosen")).encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), tooltip=[alt.Tooltip("plan:N")])
     rings = chosen.mark_point(size=260, color=theme.TEXT, strokeWidth=2, filled=False)
     numbers = chosen.mark_text(dy=-17, fontWeight="bold", color=theme.TEXT).encode(text=alt.Text("label:N"))
     chart = alt.LayerChart(layer=[front, limit, marks, rings, numbers], width="container", height=340)
@@ -136,7 +136,7 @@ def step_bars(rows: Rows) -> alt.Chart:
         order=alt.Order("order:Q"),
         tooltip=[
             alt.Tooltip("name:N", title="plan"),
-            "part:N",
+            alt.Tooltip("part:N"),
             theme.tooltip("seconds", "ns", title="seconds"),
             theme.tooltip("share", "ratio", title="share of the step"),
         ],
@@ -165,9 +165,9 @@ def rejected_bars(rows: Rows) -> alt.Chart:
         height={"step": 22},
         mark={"color": theme.BUBBLE},
         x=alt.X("count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), stack=None),
-        x2=alt.datum(1),
+        x2=alt.X2Datum(1),
         y=alt.Y("reason:N", title=None, sort=None, axis=alt.Axis(labelLimit=420)),
-        tooltip=["reason:N", theme.tooltip("count", "count", title="combinations")],
+        tooltip=[alt.Tooltip("reason:N"), theme.tooltip("count", "count", title="combinations")],
     )
 
 

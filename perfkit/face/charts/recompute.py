@@ -24,7 +24,7 @@ def settings_chart(rows: Rows) -> alt.LayerChart:
     points = base.mark_point(filled=True, size=110, opacity=1).encode(
         color=alt.Color("fits:N", title=None, scale=alt.Scale(domain=list(FIT), range=list(FIT.values()))),
         shape=alt.Shape("fits:N", title=None, scale=alt.Scale(domain=list(FIT), range=["circle", "triangle-up"])),
-        tooltip=["name:N", theme.tooltip("more", "ratio", title="longer"), theme.tooltip("gib", "bytes", title="GiB")],
+        tooltip=[alt.Tooltip("name:N"), theme.tooltip("more", "ratio", title="longer"), theme.tooltip("gib", "bytes", title="GiB")],
     )
     names = base.mark_text(align="left", dx=9, dy=-7, color=theme.TEXT).encode(text=alt.Text("name:N"))
     limit = (
@@ -50,7 +50,7 @@ def curve_chart(rows: Rows) -> alt.LayerChart:
     )
     points = base.mark_point(filled=True, size=36, opacity=1).encode(
         tooltip=[
-            "curve:N",
+            alt.Tooltip("curve:N"),
             alt.Tooltip("added:N", title="operators"),
             theme.tooltip("mib", "bytes", title="MiB"),
             theme.tooltip("ms", "ns", title="ms"),

@@ -23,11 +23,11 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
     y = alt.Y("value:Q", title=metric_title, scale=alt.Scale(zero=False, padding=24))
     tooltip = [
         alt.Tooltip("number:O", title="round"),
-        "title:N",
+        alt.Tooltip("title:N"),
         theme.tooltip("value", "goal", title=metric_title),
         theme.tooltip("prediction", "goal"),
-        "verdict:N",
-        "kind:N",
+        alt.Tooltip("verdict:N"),
+        alt.Tooltip("kind:N"),
     ]
     shapes = alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))
     line = base.mark_line(color=theme.COMPUTING, strokeWidth=1.5, opacity=0.6).encode(x=x, y=y)

@@ -18,7 +18,7 @@ def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
     x = alt.X("num_devices:Q", title="devices", scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickMinStep=1))
     ideal = base.mark_line(color=theme.MUTED, strokeDash=[6, 4]).encode(x=x, y=alt.Y("ideal:Q", title="throughput (10³ tokens/s)"))
     tooltip = [
-        "name:N",
+        alt.Tooltip("name:N"),
         theme.tooltip("measured", "tokens_per_s", title="10³ tokens/s"),
         theme.tooltip("ideal", "tokens_per_s", title="ideal, 10³ tokens/s"),
         theme.tooltip("linearity_ratio", "linearity_ratio", title="linearity"),
@@ -36,13 +36,18 @@ def mfu_against_devices(points: pd.DataFrame) -> alt.Chart:
     devices = [name for name in dict.fromkeys(rows["device"]) if name != OWN]
     named = [OWN, *devices]
     color = alt.Scale(domain=named, range=theme.path_colors(named))
-    own = alt.datum.device == OWN
     chart: alt.Chart = alt.Chart(alt.NamedData("points"), width="container", height=240).mark_point(filled=True, opacity=0.9)
     drawn: alt.Chart = chart.encode(
         x=alt.X("num_devices:Q", title="devices", scale=alt.Scale(type="log", base=2)),
         y=alt.Y("mfu:Q", title="MFU", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=True)),
         color=alt.Color("device:N", title="device", scale=color),
-        size=alt.condition(own, alt.value(160), alt.value(35)),
-        tooltip=["name:N", "device:N", theme.tooltip("num_devices", "num_devices"), theme.tooltip("mfu", "mfu"), "source:N"],
+        size=alt.SizeValue(35, condition={"test": f"datum.device === '{OWN}'", "value": 160}),
+        tooltip=[
+            alt.Tooltip("name:N"),
+            alt.Tooltip("device:N"),
+            theme.tooltip("num_devices", "num_devices"),
+            theme.tooltip("mfu", "mfu"),
+            alt.Tooltip("source:N"),
+        ],
     )
     return theme.with_rows(drawn, {"points": theme.records(rows)})

@@ -72,12 +72,12 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...]) -> alt.La
             x2=alt.X2("end_ms:Q"),
             y=y,
             color=alt.Color("activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=colors)),
-            stroke=alt.condition("datum.critical", alt.value(theme.TEXT), alt.value(_SEAM)),
-            strokeWidth=alt.condition("datum.critical", alt.value(1.2), alt.value(0.5)),
-            opacity=alt.condition("datum.critical", alt.value(1.0), alt.value(0.85)),
+            stroke=alt.StrokeValue(_SEAM, condition={"test": "datum.critical", "value": theme.TEXT}),
+            strokeWidth=alt.StrokeWidthValue(0.5, condition={"test": "datum.critical", "value": 1.2}),
+            opacity=alt.OpacityValue(0.85, condition={"test": "datum.critical", "value": 1.0}),
             tooltip=[
-                "activity:N",
-                "stage:N",
+                alt.Tooltip("activity:N"),
+                alt.Tooltip("stage:N"),
                 alt.Tooltip("what:N", title="micro batch"),
                 theme.tooltip("start_ms", "moment", title="start (ms)"),
                 theme.tooltip("end_ms", "moment", title="end (ms)"),
@@ -140,7 +140,7 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
             y=alt.Y("gib:Q", title="GiB", stack="zero"),
             color=alt.Color("part:N", title=None, sort=parts, scale=alt.Scale(domain=parts, range=colors)),
             order=alt.Order("order:Q"),
-            tooltip=["stage:N", "part:N", theme.tooltip("gib", "bytes", title="GiB")],
+            tooltip=[alt.Tooltip("stage:N"), alt.Tooltip("part:N"), theme.tooltip("gib", "bytes", title="GiB")],
         )
     )
     rule = (

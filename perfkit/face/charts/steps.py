@@ -114,11 +114,13 @@ def rank_bars(parts: pd.DataFrame, *, unit: str, lit: Collection[int] = ()) -> a
         .mark_bar(cornerRadius=1, cursor="pointer")
         .encode(
             **place,
-            opacity=alt.when(picked, empty=False)
-            .then(alt.value(1.0))
-            .when("datum.lit && !length(data('picked_store'))")
-            .then(alt.value(1.0))
-            .otherwise(alt.value(0.45)),
+            opacity=alt.OpacityValue(
+                0.45,
+                condition=[
+                    {"param": "picked", "empty": False, "value": 1.0},
+                    {"test": "datum.lit && !length(data('picked_store'))", "value": 1.0},
+                ],
+            ),
             **_part_encoding(paths, "rank"),
         )
         .add_params(picked)

@@ -31,7 +31,7 @@ def tornado(rows: Rows) -> alt.LayerChart:
                 "side:N", title=None, sort=list(SIDES), scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values()))
             ),
             tooltip=[
-                "input:N",
+                alt.Tooltip("input:N"),
                 alt.Tooltip("side:N", title="input is"),
                 theme.tooltip("to", "step_time_s", title="step (s)"),
                 theme.tooltip("change", "ratio", title="change", signed=True),
@@ -73,8 +73,8 @@ def feature_points(rows: Rows) -> alt.LayerChart:
             "kind:N", title=None, scale=alt.Scale(domain=["as planned", "with it"], range=[theme.FREE, theme.COMPUTING])
         ),
         tooltip=[
-            "feature:N",
-            "change:N",
+            alt.Tooltip("feature:N"),
+            alt.Tooltip("change:N"),
             theme.tooltip("gib", "bytes", title="GiB"),
             theme.tooltip("speed", "tokens_per_s_per_device", title="tokens/s/device"),
         ],

@@ -15,9 +15,11 @@ from perfkit.predict.reading import completed, read_config
 Read = Callable[[str], Plan]
 
 
-def asked_plan(path: str, given: Sequence[str], limit: str | None = None, read: Read = read_config) -> Plan:
+def asked_plan(
+    path: str, given: Sequence[str], limit: str | None = None, read: Read = read_config, others: Sequence[str] = ()
+) -> Plan:
     """The one plan of `asked_plans`."""
-    return asked_plans(path, [path], given, limit, read=read)[0]
+    return asked_plans(path, [path], given, limit, read=read, others=others)[0]
 
 
 def asked_plans(
@@ -28,10 +30,11 @@ def asked_plans(
     *,
     roofline: Sequence[str] | None = None,
     read: Read = read_config,
+    others: Sequence[str] = (),
 ) -> list[Plan]:
     """The configurations at `paths`, on the device that is `given` where they name none, under the `limit` if it is given.
 
-    Raises InputError that lists what is wrong with all of them and with both options.
+    Raises InputError that lists what is wrong with all of them, with both options, and with `others`.
     """
     problems, device = Problems(), None
     with problems.of(OPTION):
@@ -47,5 +50,6 @@ def asked_plans(
             found[hardware] = option_limit(limit, hardware)
     if problems and not given and any(plan.hardware is None for plan in plans):
         problems.append('hardware is not named, for example "Ascend-910B2"')
+    problems += others if problems else ()  # else told by what is asked, with all that it finds
     problems.tell(subject)
     return [completed(with_limit(plan, *found[plan.hardware])) for plan in plans]

@@ -20,7 +20,7 @@ from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import efficiency_of, estimate
 from perfkit.predict.limits import option_limit
-from perfkit.predict.plans.balance.balance import PlanResult, balance
+from perfkit.predict.plans.balance.balance import PlanResult, balance, time_problems
 from perfkit.predict.plans.balance.case_file import is_case, read_problem
 from perfkit.predict.plans.balance.fields import MAX_FILE_BYTES
 from perfkit.predict.plans.balance.from_plan import PlanProblem, balanced, problem_of_plan, scaled
@@ -69,7 +69,8 @@ def balance_input(
         with SolveProgress(errors) as progress:
             result = balance(read_problem(name, text), time_limit_s=time_limit_s, progress=progress)
     else:
-        plan = asked_plan(name, given, limit, read_config if text is None else lambda _: read_text(text, name))
+        read = read_config if text is None else lambda _: read_text(text, name)
+        plan = asked_plan(name, given, limit, read, others=time_problems(time_limit_s))
         found = problem_of_plan(plan, efficiency_of(plan, calibration))
         if run:
             found = _measured(found, run)

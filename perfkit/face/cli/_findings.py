@@ -12,6 +12,8 @@ from perfkit.face.cli._screen import Style, Styled, say, screen_width
 LEAST_SHOWN = 0.005
 BAR = 40
 WORDS = 70
+MODULES = 5
+"""So many modules of the network are told, those that compute longest."""
 UNEXPLAINED = "unexplained"
 SEVERITIES: dict[str, Style] = {"high": "red", "medium": "yellow", "low": "cyan"}
 
@@ -46,6 +48,12 @@ def _print_ledger(document: dict[str, Any], out: TextIO) -> None:
     for words, amount in parts:
         _print_part(words, begun, amount, whole, out)
         begun += amount
+    by_module: dict[str, int] = {}
+    for row in document["modules"]:
+        by_module[row["module"]] = by_module.get(row["module"], 0) + row["ns"]
+    for module in sorted(by_module, key=by_module.__getitem__, reverse=True)[:MODULES]:
+        figures = f"  {format_ns(by_module[module]):>8} {format_ratio(by_module[module] / whole):>7}"
+        say(out, f"{figures} computing in {module or 'no module'}")
     share = document["explained_share"]
     say(out, Styled(f"explained {format_ratio(share)}, unexplained {format_ratio(1 - share)}", "bold"))
 

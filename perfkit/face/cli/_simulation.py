@@ -14,13 +14,13 @@ from perfkit.face.cli._asked import asked_plan
 from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 from perfkit.face.export.write import write
-from perfkit.predict.simulate.run import prepare
+from perfkit.predict.simulate.run import number_problems, prepare
 from perfkit.predict.simulate.truth import truth
 
 
 def simulate_config(arguments: argparse.Namespace) -> dict[str, Any]:
     """Simulate what the arguments ask for, write it, and give the truth."""
-    plan = asked_plan(arguments.config, arguments.device)
+    plan = asked_plan(arguments.config, arguments.device, others=number_problems(arguments.steps, arguments.seed))
     prepared = prepare(
         plan,
         arguments.fault,

@@ -26,10 +26,13 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from perfkit.face.cli._asked import asked_plan
     from perfkit.face.cli._plans import plan_config
+    from perfkit.predict.plans.search.strategy_space import count_problems
 
+    stated = {} if arguments.devices is None else {"devices": arguments.devices}
+    counts = count_problems(**stated, top=arguments.top)
     plan_config(
         arguments.config,
-        asked_plan(arguments.config, arguments.device, arguments.memory_limit_gib),
+        asked_plan(arguments.config, arguments.device, arguments.memory_limit_gib, others=counts),
         devices=arguments.devices,
         top=arguments.top,
         calibration=arguments.calibration,

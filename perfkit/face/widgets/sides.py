@@ -21,14 +21,11 @@ LAST = ("case13b/round4.yaml", "case13b/round5.yaml")
 def choose_side(path: str | Path = "", *, name: str, label: str) -> Picker:
     """What is compared: `.value` is what was read.
 
-    It starts with `path`, else with one of the last two configurations of the project's rounds, the earlier one for the name "a",
-    else with one of the bundled case.
+    It starts with `path`, else with one of `first_sides`, the earlier one for the name "a".
     """
-    project = context.current_project()
-    own = sorted(project.folder.glob("rounds/*/config.yaml"))[-2:] if project is not None else []
-    last = [str(place) for place in own] if len(own) > 1 else [str(data_folder() / place) for place in LAST]
-    first = str(path) or last[name != "a"]
-    entry = Folder(first, _options, label=label, help="a recording, a configuration, a saved graph, a log")
+    entry = Folder(
+        str(path) or first_sides()[name != "a"], _options, label=label, help="a recording, a configuration, a saved graph, a log"
+    )
 
     def read(**chosen: str) -> Side:
         if not chosen[name]:
@@ -36,6 +33,25 @@ def choose_side(path: str | Path = "", *, name: str, label: str) -> Picker:
         return open_side(chosen[name], running())
 
     return make_picker(name, label, entry, read, _told)
+
+
+def first_sides() -> tuple[str, str]:
+    """What is compared before anything is chosen, the old side first.
+
+    The configurations of the project's last two rounds; else what the header says is open: a recording beside its plan, or beside
+    the recording or plan that was open before; else two rounds of the bundled case.
+    """
+    project = context.current_project()
+    if project is not None:
+        rounds = sorted(project.folder.glob("rounds/*/config.yaml"))[-2:]
+        if len(rounds) > 1:
+            return str(rounds[0]), str(rounds[1])
+        here = [place for place in (project.open_config, project.open_run) if place is not None and place.exists()]
+        before = [place for place in project.recent if place.exists() and place not in here]
+        own = [str(place) for place in (*before[:1], *here)[-2:] if not context.is_sample(place)]
+        if own:
+            return own[0] if len(own) > 1 else "", own[-1]
+    return str(data_folder() / LAST[0]), str(data_folder() / LAST[1])
 
 
 def _told(side: Side) -> str:

@@ -19,7 +19,8 @@ import numpy as np
 import tomli_w
 
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import Coded, Flags, Floats
+from perfkit.core.numbers import Number, where
+from perfkit.core.plan_columns import Coded, Flags
 from perfkit.core.resources import data_folder
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.labels import Label
@@ -36,9 +37,9 @@ OVERLAPPED = {
 INTERVAL = (0.85, 1.25)
 """Measured over predicted time, 10th and 90th percentile, where nothing comparable was measured."""
 
-DOUBTS = ("experts", "device")
+DOUBTS = ("experts", "device", "network")
 SPREADS = ("source", "row")
-OF_DEVICES = ("accelerator.", "setup.")
+OF_DEVICES, OF_NETWORKS = ("accelerator.", "setup."), "network."
 TIMES = ("compute", "communication", "host")
 """Factors on the time of operators, of collectives and of the host."""
 
@@ -52,8 +53,9 @@ class Calibration:
     A later group of `GROUPS` overrides an earlier one. Members of "setup" are a device's start and words that must all be the
     plan's program or precision: "H100/megatron/float8".
     `interval` is the 10th and 90th percentile of measured over predicted time of groups of rows that the fit had not seen; `doubt`
-    are logarithms by which it is wider for plans with "experts", and on a "device" for which no efficiency is stated. `spread` are
-    the deviations, in logarithms, of what the runs of one "source" have in common and of a "row" around that.
+    are logarithms by which it is wider for plans with "experts", on a "device" for which no efficiency is stated, and on several
+    nodes of a "network" whose own numbers are stated, as it is not what networks are elsewhere. `spread` are the deviations, in
+    logarithms, of what the runs of one "source" have in common and of a "row" around that.
     """
 
     name: str
@@ -65,7 +67,7 @@ class Calibration:
     origin: str = ""
     points: int = 0
     error: float = 0.0
-    _resolved: dict[Label, tuple[dict[str, float], bool]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _resolved: dict[Label, tuple[dict[str, float], bool, bool]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def efficiency(self, labels: Coded[Label]) -> Efficiency:
         """The efficiencies of every plan: numbers where all agree, arrays otherwise."""
@@ -78,26 +80,33 @@ class Calibration:
             chosen[name] = float(column[0]) if (column == column[0]).all() else column[labels.codes]
         return Efficiency(**chosen)
 
-    def bounds(self, labels: Coded[Label], experts: Flags) -> tuple[Floats, Floats]:
-        """Bounds of measured over predicted time that hold 80 % of the plans, an array each; `experts` says which have any.
+    def bounds(self, labels: Coded[Label], experts: Number, nodes: Number) -> tuple[Number, Number]:
+        """Bounds of measured over predicted time that hold 80 % of the plans, an array each.
+
+        `experts` says which plans have any, `nodes` which take more than one node.
 
         What is not known adds to the half width of `interval`, in logarithms, as independent errors do.
         """
-        known = self.knows(labels)
         low, high = np.log(self.interval)
-        doubts = np.where(experts, self.doubt.get("experts", 0.0), 0.0), np.where(known, 0.0, self.doubt.get("device", 0.0))
-        half = np.sqrt(((high - low) / 2.0) ** 2 + doubts[0] ** 2 + doubts[1] ** 2)
+        doubtful = (experts, "experts"), (~self.knows(labels), "device"), (nodes & self.differs(labels), "network")
+        doubts = sum(where(rows, self.doubt.get(kind, 0.0) ** 2, 0.0) for rows, kind in doubtful)
+        half = np.sqrt(((high - low) / 2.0) ** 2 + doubts)
         return np.exp((low + high) / 2.0 - half), np.exp((low + high) / 2.0 + half)
 
     def knows(self, labels: Coded[Label]) -> Flags:
         """Whether efficiencies are stated for the device of every plan."""
         return labels.flags(lambda label: self._merged(label)[1])
 
-    def _merged(self, label: Label) -> tuple[dict[str, float], bool]:
-        """The numbers for a label, and whether any is stated for its device; found once."""
+    def differs(self, labels: Coded[Label]) -> Flags:
+        """Whether the network of every plan has numbers of its own."""
+        return labels.flags(lambda label: self._merged(label)[2])
+
+    def _merged(self, label: Label) -> tuple[dict[str, float], bool, bool]:
+        """The numbers for a label, and whether any is stated for its device and for its network; found once."""
         if label not in self._resolved:
-            known = any(path.startswith(OF_DEVICES) for path, _ in self._meant(label))
-            self._resolved[label] = self._values(label), known
+            paths = [path for path, _ in self._meant(label)]
+            of_device, of_network = (any(path.startswith(start) for path in paths) for start in (OF_DEVICES, OF_NETWORKS))
+            self._resolved[label] = self._values(label), of_device, of_network
         return self._resolved[label]
 
     def _values(self, label: Label) -> dict[str, float]:
@@ -208,7 +217,7 @@ def _checked(path: str, document: Mapping[str, Any]) -> Calibration:
     interval = tuple(document.get("interval", INTERVAL))
     if len(interval) != 2 or not all(isinstance(bound, (int, float)) and bound > 0 for bound in interval):
         problems.append(f"interval = {list(interval)} must be two positive ratios")
-    doubt, spread = (_logarithms(document, *words, problems) for words in (("doubt", DOUBTS), ("spread", SPREADS)))
+    doubt, spread = _logarithms(document, "doubt", DOUBTS, problems), _logarithms(document, "spread", SPREADS, problems)
     if spread and (len(spread) < len(SPREADS) or not spread["row"]):
         problems.append(f"spread must have {' and '.join(SPREADS)}, the last above 0")
     if problems:

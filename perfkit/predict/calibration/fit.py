@@ -76,7 +76,11 @@ def calibrate(
     tested = cross_validate(rows, base=start, parameters=parameters, by_group=True)
     bounds = interval(tested.ratios, rows.groups) if len(np.unique(rows.groups)) > 1 else start.interval
     # What the rows do not contain was not measured now either.
-    contained = {"experts": (rows.plans.experts > 0).any(), "device": not start.knows(rows.labels).all()}
+    contained = {
+        "experts": (rows.plans.experts > 0).any(),
+        "device": not start.knows(rows.labels).all(),
+        "network": ((rows.plans.nodes > 1) & start.differs(rows.labels)).any(),
+    }
     doubt = {kind: amount for kind, amount in start.doubt.items() if not contained[kind]}
     return replace(fitted, name=name, origin=origin, points=len(rows.seconds), error=tested.error, interval=bounds, doubt=doubt)
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from perfkit.core.params import attention_weights
 from perfkit.core.recomputed import recomputed_parts, repeated
@@ -22,6 +23,7 @@ from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.activations import Saved
 from perfkit.predict.memory.settings import settings_for
+from perfkit.predict.memory.sizes import of_plan
 from perfkit.predict.memory.waiting import expert_layers_in
 
 VIEWS = frozenset({"reshape", "transpose", "merger_head_transpose", "tile_kv"})
@@ -78,82 +80,106 @@ def leading_layers(plan: Plan) -> Counts:
 
 def layers_again(plan: Plan) -> tuple[tuple[tuple[Run, ...], ...], ...]:
     """By chunk and stage, from the first layer on, what how many layers compute again."""
-    leading, read = leading_layers(plan), {False: _Reader(plan)}
-    if any(map(any, leading)):
-        read[True] = _Reader(dense_of(plan))
+    different, places = runs_again(plan)
+    return tuple(tuple(different[place] for place in row) for row in places)
 
-    def runs(chunk: int, stage: int, count: int) -> tuple[Run, ...]:
-        first = leading[chunk][stage]
-        rest = read[False].runs(chunk, stage, first, count)
-        if not first:
-            return rest
-        ahead = read[True].runs(chunk, stage, 0, first)
-        return (*((number, replace(again, leading=True)) for number, again in ahead), *rest)
 
-    return tuple(tuple(runs(chunk, stage, count) for stage, count in enumerate(row)) for chunk, row in enumerate(plan.stage_layers))
+def runs_again(plan: Plan) -> tuple[list[tuple[Run, ...]], Counts]:
+    """As `layers_again`: what positions compute again, each different one once, and by chunk and stage which of them it is."""
+    leading = leading_layers(plan)
+    different, places = _different(plan.stage_layers, leading, plan.recompute)
+    readers = {False: _Reader(plan)} | ({True: _Reader(dense_of(plan))} if any(map(any, leading)) else {})
+    known = {part: readers[part.leading].layer(part) for part in dict.fromkeys(part for runs in different for _, part in runs)}
+    return [tuple((count, known[part]) for count, part in runs) for runs in different], places
+
+
+class _Part(NamedTuple):
+    """What of a layer is computed again: all of it, or the operators of patterns, what is gathered; whether it is swapped."""
+
+    leading: bool
+    full: bool = True
+    patterns: tuple[str, ...] = ()
+    gathers: bool = False
+    swapped: bool = False
+
+
+_Runs = tuple[tuple[int, _Part], ...]
+
+
+@lru_cache(maxsize=4096)
+def _different(layers: Counts, leading: Counts, recompute: RecomputePlan) -> tuple[tuple[_Runs, ...], Counts]:
+    """The different runs of parts of positions, and which of them every position has; no size of a layer decides that."""
+    found: dict[_Runs, int] = {}
+    places = []
+    for chunk, row in enumerate(layers):
+        runs = ((_runs(recompute, chunk, stage, count, leading[chunk][stage])) for stage, count in enumerate(row))
+        places.append(tuple(found.setdefault(own, len(found)) for own in runs))
+    return tuple(found), tuple(places)
+
+
+def _runs(recompute: RecomputePlan, chunk: int, stage: int, count: int, dense: int) -> _Runs:
+    """The layers of a position, of which the first `dense` ones lead; recomputation counts from the first one on."""
+    ahead = _of_kind(recompute, chunk, stage, (0, dense), leading=True) if dense else ()
+    return (*ahead, *_of_kind(recompute, chunk, stage, (dense, count), leading=False))
+
+
+def _of_kind(recompute: RecomputePlan, chunk: int, stage: int, layers: tuple[int, int], *, leading: bool) -> _Runs:
+    first, count = layers
+    if recompute.all_layers or count == first:
+        return ((count - first, _Part(leading)),) if count > first else ()
+    full = min(count, max(first, at(recompute.full_layers, chunk, stage)))
+    named = {pattern: at(counts, chunk, stage) for pattern, counts in recompute.operators.items()}
+    gathers = at(recompute.communication, chunk, stage)
+    swapped = at(recompute.full_layers, chunk, stage) + at(recompute.swapped_layers, chunk, stage)
+    borders = sorted({full, count, *(end for end in (*named.values(), gathers, swapped) if full < end < count)})
+    found = [(full - first, _Part(leading))] if full > first else []
+    for start, end in pairwise(borders):
+        patterns = tuple(pattern for pattern, last in named.items() if last > start)
+        found.append((end - start, _Part(leading, full=False, patterns=patterns, gathers=gathers > start, swapped=swapped > start)))
+    return tuple(found)
 
 
 class _Reader:
-    """The layers of one plan, each different one computed once."""
+    """The layers of one kind of a plan."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan, self._recompute = plan, plan.recompute
-        self._known: dict[tuple[tuple[str, ...], bool, bool], Again] = {}
+        self._plan, self._core = plan, plan.recompute.attention_core
 
-    def runs(self, chunk: int, stage: int, first: int, count: int) -> tuple[Run, ...]:
-        """The layers of a position from number `first` on; counts are those of all of its `count` layers."""
-        recompute = self._recompute
-        if recompute.all_layers or count == first:
-            return ((count - first, FULL),) if count > first else ()
-        full = min(count, max(first, at(recompute.full_layers, chunk, stage)))
-        named = {pattern: at(counts, chunk, stage) for pattern, counts in recompute.operators.items()}
-        gathers = at(recompute.communication, chunk, stage)
-        swapped = at(recompute.full_layers, chunk, stage) + at(recompute.swapped_layers, chunk, stage)
-        borders = sorted({full, count, *(end for end in (*named.values(), gathers, swapped) if full < end < count)})
-        found = [(full - first, FULL)] if full > first else []
-        for start, end in pairwise(borders):
-            patterns = tuple(pattern for pattern, last in named.items() if last > start)
-            found.append((end - start, self._layer(patterns, gathers > start, swapped > start)))
-        return tuple(found)
-
-    def _layer(self, patterns: tuple[str, ...], gathers: bool, swapped: bool) -> Again:
-        key = (patterns, gathers, swapped)
-        if key not in self._known:
-            self._known[key] = self._computed(*key)
-        return self._known[key]
-
-    def _computed(self, patterns: tuple[str, ...], gathers: bool, swapped: bool) -> Again:
-        plan, core = self._plan, self._recompute.attention_core
-        one = RecomputePlan(operators=dict.fromkeys(patterns, ((1,),)), attention_core=core)
-        parts = recomputed_parts(plan.model, one, 1)
-        scores, values = float(parts["scores"]), float(parts["values"])
-        split, whole = self._light(patterns) if patterns else (0.0, 0.0)
+    def layer(self, part: _Part) -> Again:
+        """What a layer of which `part` is repeated computes again."""
+        if part.full:
+            return replace(FULL, leading=part.leading)
+        plan, flash = self._plan, self._plan.workload.attention_kernel == "flash"
+        core, products = _shares(plan.model, part.patterns, attention_core=self._core, flash=flash)
+        split, whole = self._light(part.patterns) if part.patterns else (0.0, 0.0)
         return Again(
-            # A fused kernel is repeated whole for either of its products.
-            core=max(scores, values) if plan.workload.attention_kernel == "flash" else (scores + values) / 2,
-            products=_repeated_products(plan.model, parts),
-            gathers=float(gathers and plan.parallel.sequence_parallel),
+            core=core,
+            products=products,
+            gathers=float(part.gathers and plan.parallel.sequence_parallel),
             light_split=split,
             light_whole=whole,
-            swapped=self._kept() if swapped else 0.0,
+            swapped=self._kept() if part.swapped else 0.0,
+            leading=part.leading,
         )
 
     @cached_property
-    def _tensors(self) -> tuple[Saved, ...]:
-        plan = self._plan
-        return activations.layer_tensors(plan, settings_for(plan), experts=plan.model.num_experts > 0)
+    def _tensors(self) -> tuple[tuple[Saved, ...], float]:
+        """What a layer keeps of a micro batch on one device, and its tokens there."""
+        kind, sizes = of_plan(self._plan, settings_for(self._plan))
+        batch = activations.micro_batch(kind, sizes)
+        return activations.tensors_of(kind, sizes, batch, experts=kind.num_experts), batch.tokens
 
     def _kept(self) -> float:
         """Bytes a token that a layer keeps."""
-        kept = activations.kept_bytes(self._tensors, attention_core=self._recompute.attention_core)
-        return float(sum(kept.values())) / activations.micro_batch_tokens(self._plan)
+        tensors, tokens = self._tensors
+        return float(sum(activations.kept_bytes(tensors, attention_core=self._core).values())) / tokens
 
     def _light(self, patterns: tuple[str, ...]) -> tuple[float, float]:
         """Bytes a token, without tensor parallelism, that repeating element-wise operators of a layer moves: split, and whole."""
-        parallel, tokens = self._plan.parallel, activations.micro_batch_tokens(self._plan)
+        parallel, (tensors, tokens) = self._plan.parallel, self._tensors
         t = parallel.tensor_parallel_size
         split = whole = 0.0
-        for tensor in self._tensors:
+        for tensor in tensors:
             makers = repeated(tensor.makers, patterns)
             moved = max(map(_traffic, makers), default=0.0) * float(tensor.bytes - tensor.gathered) / tokens
             if moved and makers[0].startswith(WHOLE):
@@ -161,6 +187,16 @@ class _Reader:
             else:
                 split += moved * t
         return split, whole
+
+
+@lru_cache(maxsize=4096)
+def _shares(model: ModelSpec, patterns: tuple[str, ...], *, attention_core: bool, flash: bool) -> tuple[float, float]:
+    """Shares of a layer's attention core and of its other products that are repeated: the model alone decides them."""
+    one = RecomputePlan(operators=dict.fromkeys(patterns, ((1,),)), attention_core=attention_core)
+    parts = recomputed_parts(model, one, 1)
+    scores, values = float(parts["scores"]), float(parts["values"])
+    # A fused kernel is repeated whole for either of its products.
+    return max(scores, values) if flash else (scores + values) / 2, _repeated_products(model, parts)
 
 
 def _repeated_products(model: ModelSpec, parts: Mapping[str, Fraction]) -> float:

@@ -47,7 +47,9 @@ def bytes_sent(model: ModelSpec, workload: Workload, parallel: ParallelPlan, rec
     cp = _context_bytes(model, parallel, tokens * size) * (3 + full)
     mixed = expert_layers(model) / model.num_layers
     ep = mixed * gather_bytes(activations * model.num_experts_per_token, parallel.expert_parallel_size) * (4 + 2 * full)
-    boundary = 2 * parallel.virtual_pipeline_parallel_size * activations / parallel.tensor_parallel_size
+    boundary = (
+        2 * parallel.virtual_pipeline_parallel_size * max(1, model.residual_streams) * activations / parallel.tensor_parallel_size
+    )
     parts = {
         "tp": micro_batches * layers * tp,
         "cp": micro_batches * layers * cp,

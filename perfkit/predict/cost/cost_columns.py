@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import Coded, Flags, Floats, PlanColumns, Rows
+from perfkit.core.numbers import Number, alike, any_of, maximum, where
+from perfkit.core.plan_columns import Coded, PlanColumns, Rows
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.plan import Plan
@@ -34,88 +36,93 @@ MANY = 2.0**20  # more ranks than a context group has
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CostColumns:
-    """Plans by what costs time; names are those of the fields, shortened where the unit is clear.
+    """Plans by what costs time, as arrays or the numbers of one; names are those of the fields, shortened where the unit is clear.
 
-    `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of a
-    rank compute over the mean, `further` the layers that predict further tokens, `attended` the share of all pairs of tokens that a
-    mean layer attends to, `stages` the layers of every stage and what they compute again. `releases_before` counts the minor
-    releases of the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the
-    pipeline one after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go
-    around a ring). `devices_per_node` are those that fast links join, `nodes` the machines of the job; `wide_peak_flops_per_s` is
-    the peak in 16 bits, in which attention computes beside products of fewer bits (`few_bits`).
+    `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of
+    a rank compute over the mean, `further` the layers that predict further tokens, `attended` the share of all pairs of tokens
+    that a mean layer attends to, `streams` the streams of residuals (0: one), `stages` the layers of every stage and what they
+    compute again. `releases_before` counts the minor releases of the software before the one that calibrations refer to. `pieces`
+    of the sequence of a micro batch go through the pipeline one after the other. `head_exchange` is the most ranks of a context
+    group that exchange heads (1: keys and values go around a ring). `devices_per_node` are those that fast links join, `nodes`
+    the machines of the job; `wide_peak_flops_per_s` is the peak in 16 bits, in which attention computes beside products of fewer
+    bits (`few_bits`).
     """
 
-    hidden: Floats
-    heads: Floats
-    kv_heads: Floats
-    head_size: Floats
-    value_size: Floats
-    qkv_weights: Floats
-    output_weights: Floats
-    ffn: Floats
-    ffn_matrices: Floats
-    vocab: Floats
-    further: Floats
-    attended: Floats
-    tied: Flags
-    experts: Floats
-    experts_per_token: Floats
-    expert_ffn: Floats
-    shared_ffn: Floats
+    hidden: Number
+    heads: Number
+    kv_heads: Number
+    head_size: Number
+    value_size: Number
+    qkv_weights: Number
+    output_weights: Number
+    ffn: Number
+    ffn_matrices: Number
+    clamped: Number
+    expert_biases: Number
+    piecewise_positions: Number
+    vocab: Number
+    further: Number
+    attended: Number
+    streams: Number
+    tied: Number
+    experts: Number
+    experts_per_token: Number
+    expert_ffn: Number
+    shared_ffn: Number
     stages: Coded[StageLayers]
-    data: Floats
-    tensor: Floats
-    pipeline: Floats
-    virtual: Floats
-    context: Floats
-    head_exchange: Floats
-    pieces: Floats
-    expert_parallel: Floats
-    expert_tensor: Floats
-    sequence_parallel: Flags
-    zero: Floats
-    optimizer_shards: Floats
-    optimizer_ratio: Floats
-    expert_load: Floats
-    interleave: Floats
-    micro_batch: Floats
-    global_batch: Floats
-    seq_length: Floats
-    element_bytes: Floats
-    gradient_bytes: Floats
-    flash: Flags
-    few_bits: Flags
-    mesh: Flags
-    peak_flops_per_s: Floats
-    wide_peak_flops_per_s: Floats
-    memory_bytes_per_s: Floats
-    intra_bytes_per_s: Floats
-    node_bytes_per_s: Floats
-    host_bytes_per_s: Floats
-    devices_per_node: Floats
-    nodes: Floats
-    compute_units: Floats
-    releases_before: Floats
+    data: Number
+    tensor: Number
+    pipeline: Number
+    virtual: Number
+    context: Number
+    head_exchange: Number
+    pieces: Number
+    expert_parallel: Number
+    expert_tensor: Number
+    sequence_parallel: Number
+    zero: Number
+    optimizer_shards: Number
+    optimizer_ratio: Number
+    expert_load: Number
+    interleave: Number
+    micro_batch: Number
+    global_batch: Number
+    seq_length: Number
+    element_bytes: Number
+    gradient_bytes: Number
+    flash: Number
+    few_bits: Number
+    mesh: Number
+    peak_flops_per_s: Number
+    wide_peak_flops_per_s: Number
+    memory_bytes_per_s: Number
+    intra_bytes_per_s: Number
+    node_bytes_per_s: Number
+    host_bytes_per_s: Number
+    devices_per_node: Number
+    nodes: Number
+    compute_units: Number
+    releases_before: Number
 
     def __len__(self) -> int:
-        return len(self.hidden)
+        return int(np.size(self.hidden))
 
     @property
-    def devices(self) -> Floats:
+    def devices(self) -> Number:
         """Devices of the job."""
         return self.data * self.tensor * self.pipeline * self.context
 
     @property
-    def micro_batches(self) -> Floats:
+    def micro_batches(self) -> Number:
         """Micro batches of a step and replica."""
         return self.global_batch / (self.micro_batch * self.data * self.interleave)
 
     @property
     def kinds(self) -> tuple[CostColumns, ...]:
         """The plans, whose layers have experts where the model has any; with dense layers ahead of these the plans of such ones."""
-        if not self.stages.flags(lambda value: value.leading).any():
+        if not any_of(self.stages.flags(lambda value: value.leading)):
             return (self,)
-        return self, replace(self, experts=np.zeros(len(self)), expert_parallel=np.ones(len(self)))
+        return self, replace(self, experts=alike(0.0, self.experts), expert_parallel=alike(1.0, self.experts))
 
     def take(self, rows: Rows) -> CostColumns:
         """The plans at `rows`."""
@@ -144,47 +151,78 @@ def cost_columns(plans: PlanColumns) -> CostColumns:
 
 def _model(plans: PlanColumns) -> dict[str, Any]:
     latent = plans.kv_lora_rank > 0
-    shared = np.where(plans.shared_expert_ffn_hidden_size > 0, plans.shared_expert_ffn_hidden_size, plans.expert_ffn_hidden_size)
+    shared = where(plans.shared_expert_ffn_hidden_size > 0, plans.shared_expert_ffn_hidden_size, plans.expert_ffn_hidden_size)
     qkv, output = attention_weights(plans)
     return {
         "hidden": plans.hidden_size,
         "heads": plans.num_attention_heads,
         "kv_heads": plans.num_key_value_heads,
-        "head_size": np.where(latent, plans.nope_head_size + plans.rope_head_size, plans.head_size),
-        "value_size": np.where(latent, plans.value_head_size, plans.head_size),
+        "head_size": where(latent, plans.nope_head_size + plans.rope_head_size, plans.head_size),
+        "value_size": where(latent, plans.value_head_size, plans.head_size),
         "qkv_weights": qkv,
         "output_weights": output,
         "ffn": plans.ffn_hidden_size,
-        "ffn_matrices": np.where(plans.gated_ffn, 3.0, 2.0),
+        "ffn_matrices": where(plans.gated_ffn, 3.0, 2.0),
+        "clamped": plans.clamped_gate & plans.gated_ffn,
+        "piecewise_positions": plans.scaled_positions & plans.program.is_("megatron"),
+        "expert_biases": plans.bias.is_("all") & (plans.num_experts > 0),
         "vocab": plans.vocab_size,
         "further": plans.num_mtp_layers,
         "attended": _attended(plans),
+        "streams": plans.residual_streams,
         "tied": plans.tied_embeddings,
         "experts": plans.num_experts,
         "experts_per_token": plans.num_experts_per_token,
         "expert_ffn": plans.expert_ffn_hidden_size,
         "shared_ffn": plans.num_shared_experts * shared,
-        "expert_load": np.where(plans.expert_capacity_factor > 0, plans.expert_capacity_factor, 1.0),
+        "expert_load": where(plans.expert_capacity_factor > 0, plans.expert_capacity_factor, 1.0),
     }
 
 
-def _attended(plans: PlanColumns) -> Floats:
+def _attended(plans: PlanColumns) -> Number:
     """The share of pairs that fused attention computes: whole blocks of keys, also at the far end of a window."""
-    windowed = plans.num_windowed_layers / plans.num_layers
-    return np.asarray(attended_share(plans.seq_length, plans.attention_window + FLASH_BLOCK, windowed))
+    own, layers, beyond = plans.num_windowed_layers, plans.num_layers, 0.0
+    latent = plans.kv_lora_rank > 0
+    for rows, packed in _packed(plans):
+        key = where(latent, plans.nope_head_size + plans.rope_head_size, plans.head_size)
+        pair = plans.num_attention_heads * (key + where(latent, plans.value_head_size, plans.head_size))
+        beyond = where(rows, packed.attended(plans.seq_length, layers, pair), beyond)
+        own = where(rows, maximum(own, packed.num_selected_layers + packed.num_pooled_layers), own)
+    block = where(plans.attention_window > 0, FLASH_BLOCK, 0.0)
+    return attended_share(plans.seq_length, plans.attention_window + block, own / layers) + beyond
 
 
-def attention_weights(plans: PlanColumns) -> tuple[Floats, Floats]:
-    """Elements of the matrices that make queries, keys and values, and of the output's, as `predict.params.attention_weights`."""
+def _packed(plans: PlanColumns) -> Iterator[tuple[Number, CompressedAttention]]:
+    """Every compressed attention that plans have, and which have it."""
+    for code, packed in enumerate(plans.compressed.values):
+        if packed is not None:
+            yield plans.compressed.codes == code, packed
+
+
+def attention_weights(plans: PlanColumns) -> tuple[Number, Number]:
+    """Elements of the matrices that make queries, keys and values, and of the output's, as `core.params.attention_weights`."""
+    qkv, output = _plain_weights(plans)
+    h, a, d, q = plans.hidden_size, plans.num_attention_heads, plans.head_size, plans.query_lora_rank
+    for rows, packed in _packed(plans):
+        more = packed.compressing(plans.num_layers, h, where(q > 0, q, h), d)
+        if o := packed.output_lora_rank:
+            qkv = where(rows, h * q + q * a * d + h * d + more, qkv)
+            output = where(rows, a * d * o + packed.output_groups * o * h, output)
+        else:
+            qkv = where(rows, qkv + more, qkv)
+    return qkv, output
+
+
+def _plain_weights(plans: PlanColumns) -> tuple[Number, Number]:
     h, a, d = plans.hidden_size, plans.num_attention_heads, plans.head_size
     plain, out = h * d * (a + 2 * plans.num_key_value_heads), a * d * h
     r, q = plans.kv_lora_rank, plans.query_lora_rank
-    if not r.any():
+    if not any_of(r):
         return plain, out
     key = plans.nope_head_size + plans.rope_head_size
-    query = np.where(q > 0, h * q + q * a * key, h * a * key)
-    packed: Floats = query + h * (r + plans.rope_head_size) + r * a * (plans.nope_head_size + plans.value_head_size)
-    return np.where(r > 0, packed, plain), np.where(r > 0, a * plans.value_head_size * h, out)
+    query = where(q > 0, h * q + q * a * key, h * a * key)
+    packed: Number = query + h * (r + plans.rope_head_size) + r * a * (plans.nope_head_size + plans.value_head_size)
+    return where(r > 0, packed, plain), where(r > 0, a * plans.value_head_size * h, out)
 
 
 def _split(plans: PlanColumns) -> dict[str, Any]:
@@ -199,21 +237,21 @@ def _split(plans: PlanColumns) -> dict[str, Any]:
         "pipeline": plans.pipeline_parallel_size,
         "virtual": plans.virtual_pipeline_parallel_size,
         "context": plans.context_parallel_size,
-        "head_exchange": np.where(kinds > 0, kinds, np.maximum(plans.ulysses_size, 1.0)),
+        "head_exchange": where(kinds > 0, kinds, maximum(plans.ulysses_size, 1.0)),
         "pieces": plans.sequence_chunks,
-        "expert_parallel": np.where(plans.num_experts > 0, plans.expert_parallel_size, 1.0),
-        "expert_tensor": np.where(
+        "expert_parallel": where(plans.num_experts > 0, plans.expert_parallel_size, 1.0),
+        "expert_tensor": where(
             plans.expert_tensor_parallel_size > 0, plans.expert_tensor_parallel_size, plans.tensor_parallel_size
         ),
         "sequence_parallel": plans.sequence_parallel,
-        "zero": np.where(plans.optimizer_shard_size > 1, np.where(once, 2.0, plans.optimizer_shard_level), 0.0),
+        "zero": where(plans.optimizer_shard_size > 1, where(once, 2.0, plans.optimizer_shard_level), 0.0),
         "optimizer_shards": plans.optimizer_shard_size,
         "interleave": plans.micro_batch_interleave_size,
     }
 
 
 def _work(plans: PlanColumns) -> dict[str, Any]:
-    state = np.where(
+    state = where(
         plans.matrix_state_bytes_per_parameter < 0, plans.state_bytes_per_parameter, plans.matrix_state_bytes_per_parameter
     )
     return {
@@ -225,13 +263,13 @@ def _work(plans: PlanColumns) -> dict[str, Any]:
         "flash": plans.attention_kernel.is_("flash"),
         "few_bits": plans.dtype.is_(*FEW_BITS),
         "optimizer_ratio": optimizer_bytes(state, plans.master_weights) / ADAM_BYTES,
-        "releases_before": np.where(plans.program.is_("mindspore"), plans.release.numbers(releases_before), 0.0),
+        "releases_before": where(plans.program.is_("mindspore"), plans.release.numbers(releases_before), 0.0),
     }
 
 
-def optimizer_bytes(state: Floats | float, master: Flags | bool) -> Floats:
+def optimizer_bytes(state: Number, master: Number) -> Number:
     """Bytes a parameter that an update moves: gradient read, weight written, state and master copy read and written."""
-    return np.asarray(6.0 + 2.0 * state + np.where(master, 8.0, 2.0))
+    return 6.0 + 2.0 * state + where(master, 8.0, 2.0)
 
 
 ADAM_BYTES = float(optimizer_bytes(OptimizerSpec().state_bytes_per_parameter, OptimizerSpec().master_weights))
@@ -245,7 +283,7 @@ def _hardware(plans: PlanColumns) -> dict[str, Any]:
     return {
         "peak_flops_per_s": peaks[device.codes, plans.dtype.codes],
         "wide_peak_flops_per_s": wide,
-        "nodes": np.maximum(plans.num_devices / node, 1.0),
+        "nodes": maximum(plans.num_devices / node, 1.0),
         "memory_bytes_per_s": memory,
         "intra_bytes_per_s": intra,
         "node_bytes_per_s": inter * per_node,
@@ -279,7 +317,7 @@ def unpriced(plans: PlanColumns) -> dict[int, list[str]]:
     return found
 
 
-def _lacking(plans: PlanColumns) -> Iterator[tuple[Flags, str]]:
+def _lacking(plans: PlanColumns) -> Iterator[tuple[Number, str]]:
     device, count = plans.hardware, plans.num_devices
     swaps = plans.recompute.flags(lambda recompute: any(map(any, recompute.swapped_layers)))
     for code, spec in enumerate(device.values):

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfkit.core.plan_columns import Codes, Flags, Floats
-from perfkit.predict.cost.collectives import Network, all_reduce_s, all_to_all_s, gather_s, send_s
+from perfkit.core.numbers import Number, alike, any_of, maximum, minimum, where
+from perfkit.core.plan_columns import Codes
+from perfkit.predict.cost.collectives import Network, all_reduce_s, all_to_all_s, gather_s, latency_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.layer_columns import layer_parameters, padded_vocab
@@ -19,43 +20,43 @@ GIGABYTE = 1e9
 class Exchange(NamedTuple):
     """Exposed seconds of one kind of collectives in a layer's forward and backward pass, and where it computes all of it again."""
 
-    forward: Floats
-    backward: Floats
-    again: Floats
+    forward: Number
+    backward: Number
+    again: Number
 
     @classmethod
-    def times(cls, seconds: Floats, forward: int, backward: int, again: int) -> Exchange:
+    def times(cls, seconds: Number, forward: int, backward: int, again: int) -> Exchange:
         """So many of one collective."""
         return cls(forward * seconds, backward * seconds, again * seconds)
 
 
-def tensor_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Exchange:
+def tensor_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Number) -> Exchange:
     """Tensor-parallel collectives: two all-reduces in a forward pass, two in a backward pass (arXiv 1909.08053)."""
     payload = tokens * plans.hidden * plans.element_bytes
-    seconds = all_reduce_s(payload, plans.tensor, np.ones(len(plans)), network) * (1 - _hidden(plans, eff))
+    seconds = all_reduce_s(payload, plans.tensor, 1.0, network) * (1 - _hidden(plans, eff))
     return Exchange.times(_halves(plans) * seconds, 1, 1, 1)
 
 
-def gathered_again_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
+def gathered_again_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Number) -> Number:
     """The all-gathers of sequence parallelism in a layer's forward pass, done again in its backward pass."""
     payload = tokens * plans.hidden * plans.element_bytes
-    return np.asarray(_halves(plans) * gather_s(payload, plans.tensor, np.ones(len(plans)), network) * (1 - _hidden(plans, eff)))
+    return _halves(plans) * gather_s(payload, plans.tensor, 1.0, network) * (1 - _hidden(plans, eff))
 
 
-def _halves(plans: CostColumns) -> Floats:
+def _halves(plans: CostColumns) -> Number:
     """Halves of a layer around which tensor-parallel ranks meet: not its experts, to whom a piece of the sequence goes as it is."""
-    return np.where(_exchanged(plans) & plans.sequence_parallel & (plans.shared_ffn == 0), 1.0, 2.0)
+    return where(_exchanged(plans) & plans.sequence_parallel & (plans.shared_ffn == 0), 1.0, 2.0)
 
 
-def _hidden(plans: CostColumns, eff: Efficiency) -> Floats:
-    return np.where(plans.interleave > 1, eff.interleave_hidden, eff.tensor_hidden)
+def _hidden(plans: CostColumns, eff: Efficiency) -> Number:
+    return where(plans.interleave > 1, eff.interleave_hidden, eff.tensor_hidden)
 
 
-def context_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
+def context_s(plans: CostColumns, network: Network, tokens: Number) -> Exchange:
     """Exchanges of keys and values: heads to their ranks as often forward as backward, a ring twice as much backward."""
-    if (plans.context <= 1).all():
-        return Exchange.times(np.zeros(len(plans)), 1, 1, 1)
-    heads = np.minimum(plans.context, plans.head_exchange)
+    if not any_of(plans.context > 1):
+        return Exchange.times(alike(0.0, plans.context), 1, 1, 1)
+    heads = minimum(plans.context, plans.head_exchange)
     ring = plans.context / heads
     # Queries, keys, values and outputs, to the rank of their heads and back (arXiv 2309.14509).
     exchanged = 2 * tokens * (plans.heads + plans.kv_heads) * plans.head_size / plans.tensor * plans.element_bytes
@@ -66,43 +67,44 @@ def context_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
     return Exchange(swaps + around, swaps + 2 * around, swaps + around)
 
 
-def expert_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Exchange:
+def expert_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Number) -> Exchange:
     """Exchanges of tokens between experts: to them and back, forward and backward.
 
     With sequence parallelism a tensor-parallel rank sends the tokens of its own piece of the sequence. Ranks that hold parts of one
     expert then gather what each of them got, and reduce what it gives (Megatron-Core, `MoEAlltoAllTokenDispatcher`).
     """
-    if (plans.expert_parallel <= 1).all():
-        return Exchange.times(np.zeros(len(plans)), 2, 2, 2)
-    pieces, parts = (np.where(plans.sequence_parallel, size, 1.0) for size in (plans.tensor, plans.expert_tensor))
+    if not any_of(plans.expert_parallel > 1):
+        return Exchange.times(alike(0.0, plans.context), 2, 2, 2)
+    pieces, parts = (where(plans.sequence_parallel, size, 1.0) for size in (plans.tensor, plans.expert_tensor))
     sent = plans.experts_per_token * plans.expert_load * tokens / pieces * plans.hidden * plans.element_bytes
     seconds = all_to_all_s(sent / eff.exchange_share, plans.expert_parallel, plans.expert_tensor, network)
-    seconds = seconds + gather_s(sent * parts, parts, np.ones(len(plans)), network)
-    return Exchange.times(np.where(_exchanged(plans), seconds * (1 - eff.experts_hidden), 0.0), 2, 2, 2)
+    seconds = seconds + gather_s(sent * parts, parts, 1.0, network)
+    return Exchange.times(where(_exchanged(plans), seconds * (1 - eff.experts_hidden), 0.0), 2, 2, 2)
 
 
-def _exchanged(plans: CostColumns) -> Flags:
+def _exchanged(plans: CostColumns) -> Number:
     """Layers whose tokens go to experts of other ranks."""
     return (plans.experts > 0) & (plans.expert_parallel > 1)
 
 
-def send_each_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
+def send_each_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Number) -> Number:
     """Exposed seconds of one send of a micro batch to a neighbouring stage; 0 without one."""
-    payload = tokens * plans.hidden * plans.element_bytes / plans.tensor  # scattered over the tensor-parallel ranks
+    width = maximum(plans.streams, 1.0) * plans.hidden
+    payload = tokens * width * plans.element_bytes / plans.tensor  # scattered over the tensor-parallel ranks
     seconds = send_s(payload, plans.devices / plans.pipeline, network) + eff.send_host_s * eff.host
-    return np.where(plans.pipeline > 1, seconds * (1.0 - sends_hidden(plans, eff)), 0.0)
+    return where(plans.pipeline > 1, seconds * (1.0 - sends_hidden(plans, eff)), 0.0)
 
 
-def sends_hidden(plans: CostColumns, eff: Efficiency) -> Floats:
+def sends_hidden(plans: CostColumns, eff: Efficiency) -> Number:
     """Share of a transfer that computing hides: only with several chunks a stage has another one to work on meanwhile."""
-    return np.where(plans.virtual > 1, eff.sends_hidden, 0.0)
+    return where(plans.virtual > 1, eff.sends_hidden, 0.0)
 
 
-def vocab_tables(plans: CostColumns) -> Floats:
+def vocab_tables(plans: CostColumns) -> Number:
     """Parameters of the embedding, which is the head too where they are tied or stand on different stages."""
     both = (plans.pipeline == 1) | (plans.further > 0)  # Layers that predict further tokens look these up on the last stage.
-    tables = np.where(both & ~plans.tied, 2.0, 1.0) * padded_vocab(plans)
-    return np.asarray((tables + plans.further * 2 * plans.hidden) * plans.hidden / plans.tensor)
+    tables = where(both & ~plans.tied, 2.0, 1.0) * padded_vocab(plans)
+    return (tables + plans.further * 2 * plans.hidden) * plans.hidden / plans.tensor
 
 
 class GradientRates(NamedTuple):
@@ -114,39 +116,44 @@ class GradientRates(NamedTuple):
     parameters are sharded too (ZeRO 3).
     """
 
-    layers: Floats
-    tables: Floats
-    latency: Floats
-    reduced: Floats
-    gathered: Floats
-    states: Floats
-    sharded: Floats
-    pieces: Floats
-    hidden: Floats
-    contention: Floats
+    layers: Number
+    tables: Number
+    latency: Number
+    reduced: Number
+    gathered: Number
+    states: Number
+    sharded: Number
+    pieces: Number
+    hidden: Number
+    contention: Number
+
+    def of_one(self) -> GradientRates:
+        """Those of a single plan, for amounts of shape (1, stages)."""
+        kinds, *others = self
+        return GradientRates(kinds[:, None, None], *others)
 
     def at(self, rows: Codes) -> GradientRates:
         """Those of some plans, for amounts of shape (plans, stages)."""
         return GradientRates(*(column[..., rows, None] for column in self))
 
-    def parameters(self, held: Sequence[Floats]) -> Floats:
+    def parameters(self, held: Sequence[Number]) -> Number:
         """Parameters on one device of stages that hold so many layers of every kind, and a table."""
-        return np.asarray(sum((count * each for count, each in zip(held, self.layers, strict=False)), start=self.tables))
+        return sum((count * each for count, each in zip(held, self.layers, strict=False)), start=self.tables)
 
-    def once_s(self, parameters: Floats, window: Floats) -> tuple[Floats, Floats, Floats]:
+    def once_s(self, parameters: Number, window: Number, most: float = 1.0) -> tuple[Number, Number, Number]:
         """Exposed seconds of a step before and after the update, on stages of so many parameters; of the first, what a pass loses.
 
         `window` is what the last backward pass computes, beside which gradients are reduced and then parameters gathered.
         """
         scattered, gathered = (self.latency + parameters * rate for rate in (self.reduced, self.gathered))
-        reduced, after = np.where(self.states > 0, scattered, 2 * scattered), self.states * gathered
-        beside = self.pieces * window * self.hidden
-        left = np.minimum(after, np.maximum(reduced + after - beside, 0.0))
+        reduced, after = where(self.states > 0, scattered, 2 * scattered), self.states * gathered
+        beside = self.hidden * minimum(self.pieces * window, most * (reduced + after))
+        left = minimum(after, maximum(reduced + after - beside, 0.0))
         once = 1.0 - self.sharded
-        slowed = once * self.contention * np.minimum(reduced + after, beside)
-        return once * (np.maximum(reduced + after - beside, 0.0) - left) + slowed, once * left, slowed
+        slowed = once * self.contention * minimum(reduced + after, beside)
+        return once * (maximum(reduced + after - beside, 0.0) - left) + slowed, once * left, slowed
 
-    def always_s(self, parameters: Floats, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
+    def always_s(self, parameters: Number, forward: Number, backward: Number) -> tuple[Number, Number]:
         """Exposed seconds of either pass of a micro batch (of each of its pieces) that computes for so long.
 
         Parameters are gathered for both passes, and gradients reduced beside the second (arXiv 1910.02054, section 7.2.2).
@@ -160,32 +167,32 @@ class GradientRates(NamedTuple):
 
 def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> GradientRates:
     """What the data-parallel group of every plan takes."""
-    rows, group, stride = np.ones(len(plans)), plans.data * plans.context, plans.tensor
-    latency, gigabyte = gather_s(np.array([[0.0], [GIGABYTE]]), group, stride, network)
-    byte_s = (gigabyte - latency) / GIGABYTE
+    rows, group, stride = alike(1.0, plans.data), plans.data * plans.context, plans.tensor
+    latency = where(group > 1, latency_s(group, stride, network), 0.0)
+    byte_s = (gather_s(GIGABYTE, group, stride, network) - latency) / GIGABYTE
     gathered, reduced = byte_s * plans.element_bytes, byte_s * plans.gradient_bytes
     return GradientRates(
-        layers=np.stack([layer_parameters(kind) for kind in plans.kinds]),
+        layers=np.array([layer_parameters(kind) for kind in plans.kinds]),
         tables=vocab_tables(plans),
         latency=latency,
         reduced=reduced,
         gathered=gathered,
-        states=np.where(plans.zero > 0, 1.0, 0.0),
-        sharded=np.where(plans.zero >= 3, 1.0, 0.0),
+        states=where(plans.zero > 0, 1.0, 0.0),
+        sharded=where(plans.zero >= 3, 1.0, 0.0),
         pieces=plans.pieces,
         hidden=rows * eff.gradients_hidden,
         contention=rows * eff.contention,
     )
 
 
-def exposed_s(seconds: Floats, window: Floats, contention: Amount) -> Floats:
+def exposed_s(seconds: Number, window: Number, contention: Amount) -> Number:
     """What is left of a collective beside computing of `window` seconds, with what it costs that computing."""
-    return np.asarray(np.maximum(seconds - window, 0.0) + contention * np.minimum(seconds, window))
+    return maximum(seconds - window, 0.0) + contention * minimum(seconds, window)
 
 
 def network_of_plans(plans: CostColumns, eff: Efficiency) -> Network:
     """Links of every plan, as the collectives take them."""
-    rows = np.ones(len(plans))
+    rows = alike(1.0, plans.tensor)
     return Network(
         intra_bytes_per_s=plans.intra_bytes_per_s * eff.intra_share / eff.communication,
         node_bytes_per_s=plans.node_bytes_per_s * eff.inter_share / eff.communication,

@@ -15,11 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
+from perfkit.core.numbers import Number, minimum
 from perfkit.core.params import attention_weights, expert_layers, ffn_weights, shared_width
 from perfkit.core.recomputed import recomputed_parts
 from perfkit.core.source import Source
@@ -27,7 +25,6 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 
 Attention = Literal["full", "causal"]
-Number = float | npt.NDArray[np.float64]
 UNIT = "FLOP/token"
 SOURCE = Source(
     "computed", "perfkit.predict.cost.flops.forward_flops", "2 x elements of every matrix, plus scores and values of attention"
@@ -59,17 +56,17 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
     L, mixed = model.num_layers, expert_layers(model)
     weights = attention_weights(model)
     key, value = _head_sizes(model)
-    share = attended_share(seq_length, model.attention_window, model.num_windowed_layers / L)
+    share = _attended(model, seq_length, key + value)
     width = seq_length * model.num_attention_heads * (2 if attention == "full" else 1)
     experts = model.num_experts_per_token * model.expert_ffn_hidden_size + shared_width(model)
     router = model.hidden_size * (model.num_experts + (1 if model.shared_expert_gate else 0))
     further = model.num_mtp_layers
     projected = (1 + further) * model.vocab_size + 2 * further * model.hidden_size
     parts = {
-        "layers/qkv": 2 * L * weights["qkv"],
+        "layers/qkv": _whole(2 * L * weights["qkv"]),
         "layers/scores": _whole(L * width * key * share),
         "layers/values": _whole(L * width * value * share),
-        "layers/output": 2 * L * weights["output"],
+        "layers/output": _whole(2 * L * weights["output"]),
         "layers/ffn": 2 * (L - mixed) * ffn_weights(model, model.ffn_hidden_size),
         "layers/experts": 2 * mixed * ffn_weights(model, experts),
         "layers/router": 2 * mixed * router,
@@ -83,8 +80,18 @@ def attended_share(seq_length: Number, window: Number, windowed: Number) -> Numb
 
     A token sees itself and those before it: s^2 / 2 pairs of a sequence of s tokens, with a window of w of them sw - w^2 / 2.
     """
-    outside = 1.0 - np.minimum(window / seq_length, 1.0)
+    outside = 1.0 - minimum(window / seq_length, 1.0)
     return 1.0 - windowed * outside * outside
+
+
+def _attended(model: ModelSpec, seq_length: int, sizes: int) -> Number:
+    """As `attended_share` of a model, with what layers select or pool beyond their window."""
+    packed, layers = model.compressed, model.num_layers
+    if packed is None:
+        return attended_share(seq_length, model.attention_window, model.num_windowed_layers / layers)
+    own = max(model.num_windowed_layers, packed.num_selected_layers + packed.num_pooled_layers)
+    beyond = packed.attended(seq_length, layers, model.num_attention_heads * sizes)
+    return attended_share(seq_length, model.attention_window, own / layers) + float(beyond)
 
 
 def _whole(amount: Number) -> int | float:

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfkit.core.plan_columns import Coded, Floats, PlanColumns, combined
+from perfkit.core.numbers import Number, where
+from perfkit.core.plan_columns import Coded, PlanColumns, combined
 from perfkit.core.spec.hardware import HardwareSpec
 
 NOT_STATED = 2
-_STATED = {0: False, 1: True, NOT_STATED: None}
+_STATED = (False, True, None)
 
 
 class Label(NamedTuple):
@@ -33,9 +34,8 @@ def labels_of(plans: PlanColumns) -> Coded[Label]:
     return Coded(found.codes, tuple(_label(*values) for values in found.values))
 
 
-def _stated(column: Floats) -> Coded[bool | None]:
-    codes = np.where(np.isnan(column), NOT_STATED, column).astype(np.intp)
-    return Coded(codes, tuple(_STATED.values()))
+def _stated(column: Number) -> Coded[bool | None]:
+    return Coded.at(where(np.isnan(column), NOT_STATED, column), _STATED)
 
 
 def _label(device: HardwareSpec | None, program: str, dtype: str, *overlaps: bool | None) -> Label:

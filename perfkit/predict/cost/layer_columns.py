@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfkit.core.plan_columns import Floats
+from perfkit.core.numbers import Number, alike, any_of, maximum, minimum, where
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.operators import (
@@ -23,8 +23,24 @@ from perfkit.predict.cost.operators import (
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
 FURTHER_PASSES = 15.0  # three norms, forward and backward, each two accesses and three
+STREAM_PASSES = 8.0  # of both blocks: streams normed and weighed, read to be summed, read and written to be mixed
 EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
 CAST_INPUTS = 2.0  # of a layer's products that have whole hidden states as input
+EXPERT_BIAS = 14.0 / (1 + BACKWARD_ELEMENTWISE)
+"""Accesses of an element of an expert's output for its bias: times the token's weight, added, joined; and their gradients.
+
+Megatron-Core, `TEGroupedMLP._apply_bias`: in 16 bits 6 forward and 8 backward, as operators of their own.
+"""
+POSITIONS = 51.0 / (1 + BACKWARD_ELEMENTWISE) - 2.0
+"""Accesses for an element of queries and keys whose rotary positions are not fused, over the two of those that are.
+
+Megatron-Core, `_apply_rotary_pos_emb_bshd`, which it takes for a factor on attention: in fp32 56 bytes forward and 46 backward.
+"""
+CLAMPS = 18.0 / (1 + BACKWARD_ELEMENTWISE)
+"""Accesses for an element of the gate and its partner, held within limits and joined before the fused activation, and backward.
+
+Megatron-Core, `weighted_bias_quick_geglu_impl`: 8 forward and 10 backward, as operators of their own.
+"""
 EXPERT_MOVES = 8.0  # tokens are read and written to send them, to sort them by expert, and both ways back
 WEIGHT_GROUP_ROWS = 2.5
 """Rows that grouped products for weights take more, over those of the others: their inner dimension is the rows'.
@@ -40,17 +56,17 @@ FLASH_BACKWARD = 2.5  # products of the backward pass over those of the forward 
 class Pass:
     """Device seconds of one pass through one layer or the head, by kind of work."""
 
-    matmul: Floats
-    attention: Floats
-    elementwise: Floats
+    matmul: Number
+    attention: Number
+    elementwise: Number
 
     @property
-    def total(self) -> Floats:
+    def total(self) -> Number:
         """Seconds of the pass."""
         return self.matmul + self.attention + self.elementwise
 
 
-def layer_passes(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Pass, Pass]:
+def layer_passes(plans: CostColumns, eff: Efficiency, device: Device, tokens: Number) -> tuple[Pass, Pass]:
     """Forward and backward pass of a layer, with experts where the plan has any, for one micro batch."""
     mixed = _mixed(plans)
     products = _together(layer_products(plans, tokens))
@@ -66,11 +82,11 @@ class Product:
     """`copies` products (rows x depth) (depth x columns) with a weight; `share` (0 or 1) says whether the layer has it."""
 
     name: str
-    rows: Floats
-    columns: Floats
-    depth: Floats
-    copies: Floats
-    share: Floats
+    rows: Number
+    columns: Number
+    depth: Number
+    copies: Number
+    share: Number
 
     SIZES: ClassVar[tuple[str, ...]] = ("rows", "columns", "depth", "copies", "share")
 
@@ -81,7 +97,7 @@ def _together(products: Sequence[Product]) -> Product:
     return Product("", *columns)
 
 
-def grouped_product_s(product: Product, device: Device, group_rows: Amount) -> tuple[Floats, Floats]:
+def grouped_product_s(product: Product, device: Device, group_rows: Amount) -> tuple[Number, Number]:
     """Seconds of products with weights, forward and backward; many small ones at once start and drain the units each."""
     columns, depth, copies = product.columns, product.depth, product.copies
     forward, backward = weight_product_s(product.rows, columns, depth, device, copies)
@@ -90,14 +106,14 @@ def grouped_product_s(product: Product, device: Device, group_rows: Amount) -> t
     return forward + ahead, backward + behind + WEIGHT_GROUP_ROWS * ahead
 
 
-def layer_products(plans: CostColumns, tokens: Floats) -> list[Product]:
+def layer_products(plans: CostColumns, tokens: Number) -> list[Product]:
     """The products of a layer with its weights, in the order of its forward pass."""
-    t, h, ones = plans.tensor, plans.hidden, np.ones(len(plans))
+    t, h, ones = plans.tensor, plans.hidden, alike(1.0, plans.tensor)
     found = [
         Product("attention.qkv", tokens, plans.qkv_weights / h / t, h, ones, ones),
         Product("attention.output", tokens, h, plans.output_weights / h / t, ones, ones),
     ]
-    up = np.where(plans.ffn_matrices == 3, 2.0, 1.0)
+    up = where(plans.ffn_matrices == 3, 2.0, 1.0)
     blocks = zip(("ffn", "experts", "shared_experts"), _feed_forwards(plans, tokens, _mixed(plans)), strict=False)
     for name, (width, copies, rows, share) in blocks:
         found.append(Product(f"{name}.up", rows, up * width / t, h, copies, share))
@@ -105,36 +121,36 @@ def layer_products(plans: CostColumns, tokens: Floats) -> list[Product]:
     return found
 
 
-def spared_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> Floats:
+def spared_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: Number) -> Number:
     """Seconds of the last product of a layer where recomputing it stops before: no gradient needs what that product makes.
 
     What experts give is weighted by the router, whose gradient needs it.
     """
-    if np.all(eff.last_again == 1.0):
-        return np.zeros(len(plans))
+    if not any_of(eff.last_again != 1.0):
+        return alike(0.0, tokens)
     last = next(product for product in layer_products(plans, tokens) if product.name == "ffn.down")
     ahead, _ = weight_product_s(last.rows, last.columns, last.depth, device, last.copies)
-    return np.asarray((1.0 - eff.last_again) * last.share * ahead)
+    return (1.0 - eff.last_again) * last.share * ahead
 
 
-def _mixed(plans: CostColumns) -> Floats:
+def _mixed(plans: CostColumns) -> Number:
     """Whether layers have experts: 0 or 1."""
-    return np.where(plans.experts > 0, 1.0, 0.0)
+    return where(plans.experts > 0, 1.0, 0.0)
 
 
-def _feed_forwards(plans: CostColumns, tokens: Floats, mixed: Floats) -> list[tuple[Floats, Floats, Floats, Floats]]:
+def _feed_forwards(plans: CostColumns, tokens: Number, mixed: Number) -> list[tuple[Number, Number, Number, Number]]:
     """Width, copies, rows and share (0 or 1) of every feed-forward block: dense, routed experts, shared experts."""
-    ones = np.ones(len(plans))
-    blocks = [(np.maximum(plans.ffn, 1.0), ones, tokens, 1.0 - mixed)]
-    if mixed.any():
-        local = np.maximum(plans.experts / plans.expert_parallel, 1.0)
+    ones = alike(1.0, mixed)
+    blocks = [(maximum(plans.ffn, 1.0), ones, tokens, 1.0 - mixed)]
+    if any_of(mixed):
+        local = maximum(plans.experts / plans.expert_parallel, 1.0)
         rows = tokens * plans.experts_per_token * plans.expert_load / local
-        blocks.append((np.maximum(plans.expert_ffn, 1.0), local, rows, mixed))
-        blocks.append((np.maximum(plans.shared_ffn, 1.0), ones, tokens, np.where(plans.shared_ffn > 0, mixed, 0.0)))
+        blocks.append((maximum(plans.expert_ffn, 1.0), local, rows, mixed))
+        blocks.append((maximum(plans.shared_ffn, 1.0), ones, tokens, where(plans.shared_ffn > 0, mixed, 0.0)))
     return blocks
 
 
-def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Floats, Floats]:
+def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Number) -> tuple[Number, Number]:
     """Seconds of scores, softmax and values, forward and backward: fused (causal half only) or as separate operators.
 
     A sliding window spares fused operators what lies outside of it; separate ones compute the square and mask it.
@@ -142,10 +158,10 @@ def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floa
     heads = plans.heads / plans.tensor
     length = plans.seq_length
     sizes = plans.head_size + plans.value_size
-    peak, factor = np.where(plans.few_bits, plans.wide_peak_flops_per_s, plans.peak_flops_per_s), compute_factor(plans, eff)
+    peak, factor = where(plans.few_bits, plans.wide_peak_flops_per_s, plans.peak_flops_per_s), compute_factor(plans, eff)
     flops = tokens * heads * length * sizes * plans.attended  # causal: half of 2 * 2
     # Rows with all keys before them end last, when other units have no more: as if each had one more set of such rows.
-    drained = 2 * device.units * eff.flash_rows * length * sizes * np.minimum(plans.attended, 1.0)
+    drained = 2 * device.units * eff.flash_rows * length * sizes * minimum(plans.attended, 1.0)
     # the other implementation: full squares in batches of products, and passes over the scores
     batch = plans.micro_batch * heads
     rows = length / (plans.context * plans.pieces)
@@ -154,74 +170,82 @@ def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floa
     passes = tokens * heads * length * eff.score_bytes / device.bytes_per_s
     ahead = (flops + drained) / (peak * sustained(eff.flash_forward, factor))
     behind = (flops + FLASH_BACKWARD_ROWS * drained) / (peak * sustained(eff.flash_backward, factor))
-    forward = np.where(plans.flash, ahead, score + value + passes)
-    backward = np.where(plans.flash, FLASH_BACKWARD * behind, 2 * (score + value) + 1.5 * passes)
+    forward = where(plans.flash, ahead, score + value + passes)
+    backward = where(plans.flash, FLASH_BACKWARD * behind, 2 * (score + value) + 1.5 * passes)
     return forward, backward
 
 
-def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats, mixed: Floats) -> Floats:
+def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: Number, mixed: Number) -> Number:
     """Forward seconds of norms, residuals, dropout, rotary positions and activation functions: bytes over bandwidth."""
     t = plans.tensor
-    shared = np.where(plans.sequence_parallel, t, 1.0)
+    shared = where(plans.sequence_parallel, t, 1.0)
     width = plans.ffn * (1 - mixed) + (plans.expert_ffn * plans.experts_per_token + plans.shared_ffn) * mixed
-    elements = 10 * plans.hidden / shared + 2 * (plans.heads + 2 * plans.kv_heads) * plans.head_size / t
+    elements = (10 + STREAM_PASSES * plans.streams) * plans.hidden / shared + 2 * (
+        plans.heads + 2 * plans.kv_heads
+    ) * plans.head_size / t
     elements = elements + plans.ffn_matrices * width / t
-    if mixed.any():
+    if any_of(plans.piecewise_positions):
+        turned = POSITIONS * (plans.heads + plans.kv_heads) * plans.head_size / t
+        elements = elements + where(plans.piecewise_positions, turned, 0.0)
+    if any_of(plans.clamped):
+        elements = elements + where(plans.clamped, CLAMPS * width / t, 0.0)
+    if any_of(mixed):
         # A single expert takes tokens as they stand.
         moves = EXPERT_MOVES / eff.permuted * plans.experts_per_token * plans.hidden
-        elements = elements + np.where(plans.experts > 1, moves, 0.0)
+        biased = where(plans.expert_biases, EXPERT_BIAS * plans.experts_per_token * plans.hidden * mixed, 0.0)
+        elements = elements + where(plans.experts > 1, moves, 0.0) + biased
     moved = elements * plans.element_bytes * eff.elementwise
-    if plans.few_bits.any():
+    if any_of(plans.few_bits):
         cast = CAST_INPUTS * plans.hidden / shared + (plans.heads * plans.value_size + width) / t
-        moved = moved + np.where(plans.few_bits, cast * eff.cast_bytes, 0.0)
-    return np.asarray(tokens * moved / device.bytes_per_s)
+        moved = moved + where(plans.few_bits, cast * eff.cast_bytes, 0.0)
+    return tokens * moved / device.bytes_per_s
 
 
-def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> Pass:
+def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Number) -> Pass:
     """Forward and backward seconds of the output projection and the loss, once more for every layer that predicts further tokens.
 
     Such a layer also looks its tokens up and joins them with the hidden states: three norms and a product of 2h to h.
     """
     columns = padded_vocab(plans) / plans.tensor
     forward, backward = weight_product_s(tokens, columns, plans.hidden, device, 1.0)
-    ragged = np.where((plans.tensor == 1) & off_grain(plans.vocab, TENSOR_ALIGNMENT), eff.unpadded, 1.0)
+    ragged = where((plans.tensor == 1) & off_grain(plans.vocab, TENSOR_ALIGNMENT), eff.unpadded, 1.0)
     loss = tokens * columns * eff.logit_bytes / device.bytes_per_s
     products, light = (forward + backward) * ragged, loss
-    if plans.further.any():
+    if any_of(plans.further):
         joined = sum(weight_product_s(tokens, plans.hidden / plans.tensor, 2 * plans.hidden, device, 1.0))
         norms = tokens * FURTHER_PASSES * plans.hidden * plans.element_bytes / device.bytes_per_s
         products = products + plans.further * (products + joined)
         light = light + plans.further * (light + norms + embedding_s(plans, device, tokens))
-    return Pass(products, np.zeros(len(plans)), light)
+    return Pass(products, alike(0.0, light), light)
 
 
-def embedding_s(plans: CostColumns, device: Device, tokens: Floats) -> Floats:
+def embedding_s(plans: CostColumns, device: Device, tokens: Number) -> Number:
     """Seconds to look rows up and to add their gradients."""
     return tokens * plans.hidden * plans.element_bytes * EMBEDDING_PASSES / device.bytes_per_s
 
 
-def padded_vocab(plans: CostColumns) -> Floats:
+def padded_vocab(plans: CostColumns) -> Number:
     """Rows of the embedding, padded so that every tensor-parallel rank has a multiple of 128."""
     grain = 128 * plans.tensor
     return np.ceil(plans.vocab / grain) * grain
 
 
-def layer_parameters(plans: CostColumns) -> Floats:
+def layer_parameters(plans: CostColumns) -> Number:
     """Parameters of a layer on one device."""
     mixed = _mixed(plans)
     dense = plans.ffn * (1 - mixed) + plans.shared_ffn * mixed
     experts = plans.experts / plans.expert_parallel * plans.expert_ffn * mixed
     weights = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)
-    return np.asarray(weights / plans.tensor)
+    return weights / plans.tensor
 
 
-def accumulation_s(plans: CostColumns, eff: Efficiency, device: Device) -> Floats:
+def accumulation_s(plans: CostColumns, eff: Efficiency, device: Device) -> Number:
     """Seconds to add the gradients of a layer and micro batch to those of the earlier ones: read both, write the sum."""
     moved = plans.element_bytes + 2 * plans.gradient_bytes
     seconds = eff.accumulation * layer_parameters(plans) * moved / device.bytes_per_s
-    return np.where((plans.micro_batches > 1) & (plans.zero < 3), seconds, 0.0)
+    return where((plans.micro_batches > 1) & (plans.zero < 3), seconds, 0.0)
 
 
-def compute_factor(plans: CostColumns, eff: Efficiency) -> Floats:
+def compute_factor(plans: CostColumns, eff: Efficiency) -> Number:
     """Factor on the time of operators; every minor release of the software has saved `release_gain` of it."""
     return eff.compute * np.exp(eff.release_gain * plans.releases_before)

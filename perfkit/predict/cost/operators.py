@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit.core.plan_columns import Flags, Floats
+from perfkit.core.numbers import Number, any_of, maximum, minimum, where
 
 TILES = ((256.0, 128.0, 1.0), (128.0, 128.0, 0.92), (128.0, 64.0, 0.75))
 """Rows, columns and relative speed of the output tiles that a library chooses from; a smaller one reads its inputs more often."""
@@ -34,25 +34,25 @@ class Device:
     `most_flops_per_s` is what no product exceeds however its shape suits the units.
     """
 
-    flops_per_s: Floats
-    most_flops_per_s: Floats
-    bytes_per_s: Floats
-    units: Floats
-    half_depth: Floats
-    misaligned: Floats
+    flops_per_s: Number
+    most_flops_per_s: Number
+    bytes_per_s: Number
+    units: Number
+    half_depth: Number
+    misaligned: Number
 
 
-def sustained(share: Floats | float, factor: Floats | float = 1.0) -> Floats:
+def sustained(share: Number, factor: Number = 1.0) -> Number:
     """A share of a data-sheet rate under a factor on time, which makes no device do more than is attainable."""
-    return np.asarray(np.minimum(share / np.asarray(factor), np.maximum(share, ATTAINABLE)))
+    return minimum(share / factor, maximum(share, ATTAINABLE))
 
 
-def product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float = 1.0) -> Floats:
+def product_s(rows: Number, columns: Number, depth: Number, device: Device, count: Number = 1.0) -> Number:
     """Seconds of `count` independent products (rows x depth) (depth x columns) in 16 bits."""
     return _aligned_s(rows, columns, depth, device, count) * misalignment(depth, columns, device)
 
 
-def weight_product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> tuple[Floats, Floats]:
+def weight_product_s(rows: Number, columns: Number, depth: Number, device: Device, count: Number) -> tuple[Number, Number]:
     """Seconds of a product with a weight (depth x columns): forward, and backward for the inputs' and the weights' gradients.
 
     The rows of `count` groups lie one behind the other and differ from step to step: none of them is on or off a grain.
@@ -62,44 +62,44 @@ def weight_product_s(rows: Floats, columns: Floats, depth: Floats, device: Devic
     across, inner = np.array((columns, depth, columns)), np.array((depth, columns, rows))
     forward, inputs, weights = _aligned_s(down, across, inner, device, count)
     weight = misalignment(depth, columns, device)
-    across_rows = misalignment(np.where(np.asarray(count) > 1, 0.0, rows), columns, device)
+    across_rows = misalignment(where(count > 1, 0.0, rows), columns, device)
     return forward * weight, inputs * weight + weights * across_rows
 
 
-def group_start_s(columns: Floats, depth: Floats, device: Device, count: Floats | float, group_rows: Floats | float) -> Floats:
+def group_start_s(columns: Number, depth: Number, device: Device, count: Number, group_rows: Number) -> Number:
     """Seconds to start and drain the units for each of `count` grouped products, 0 for a single one: those of `group_rows` rows.
 
     However many rows a group has, so that more of them never take less time.
     """
-    rows = np.where(np.asarray(count) > 1, group_rows * count, 0.0)
-    return np.asarray(rows * columns * (depth + device.half_depth) * (2.0 / device.flops_per_s))
+    rows = where(count > 1, group_rows * count, 0.0)
+    return rows * columns * (depth + device.half_depth) * (2.0 / device.flops_per_s)
 
 
-def _aligned_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> Floats:
+def _aligned_s(rows: Number, columns: Number, depth: Number, device: Device, count: Number) -> Number:
     """Seconds of products whose rows are aligned: the best tile's, or those of the bytes moved.
 
     ceil(tiles/units) waves, each tile at the unit's share of the ceiling. `half_depth` is the inner dimension at which filling the
     pipeline costs as much as the work.
     """
-    area = np.full(np.shape(rows), np.inf)
+    area: Number = np.inf
     for tile_rows, tile_columns, speed in TILES:
         tiles = np.ceil(rows * (1.0 / tile_rows)) * np.ceil(columns * (1.0 / tile_columns)) * count
-        area = np.minimum(area, np.ceil(tiles / device.units) * (tile_rows * tile_columns / speed))
+        area = minimum(area, np.ceil(tiles / device.units) * (tile_rows * tile_columns / speed))
     work = area * (depth + device.half_depth) * (device.units * 2.0 / device.flops_per_s)
     moved = (rows * depth + depth * columns + rows * columns) * (2.0 * count / device.bytes_per_s)
-    return np.maximum(np.maximum(work, moved), rows * columns * depth * (2.0 * count / device.most_flops_per_s))
+    return maximum(maximum(work, moved), rows * columns * depth * (2.0 * count / device.most_flops_per_s))
 
 
-def misalignment(depth: Floats, columns: Floats, device: Device) -> Floats:
+def misalignment(depth: Number, columns: Number, device: Device) -> Number:
     """Factor of a product whose rows start off the memory transaction (`misaligned`), squared off the matrix unit's grain."""
     narrow = off_grain(depth, ALIGNMENT) | off_grain(columns, ALIGNMENT)
-    if not narrow.any():
-        return np.ones(())
+    if not any_of(narrow):
+        return 1.0
     broken = off_grain(depth, TENSOR_ALIGNMENT) | off_grain(columns, TENSOR_ALIGNMENT)
-    return np.where(broken, device.misaligned**2, np.where(narrow, device.misaligned, 1.0))
+    return where(broken, device.misaligned * device.misaligned, where(narrow, device.misaligned, 1.0))
 
 
-def off_grain(size: Floats, grain: float) -> Flags:
+def off_grain(size: Number, grain: float) -> Number:
     """Whether sizes are no multiples of `grain`; far faster than the remainder."""
     steps = size * (1.0 / grain)
-    return np.asarray(steps != np.floor(steps))
+    return steps != np.floor(steps)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfkit.core.numbers import Number, alike, any_of, where
 from perfkit.core.plan_columns import Coded, Codes, Floats, distinct
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
@@ -43,6 +44,11 @@ class Standing(NamedTuple):
     optimizer: Floats
     whole: Floats
 
+    def of_one(self) -> Standing:
+        """The numbers of the only plan."""
+        amounts, *others = self
+        return Standing(amounts[:, :, 0], *(column[0] for column in others))
+
 
 class Rates(NamedTuple):
     """What the amounts of a position cost, the plans on the last axis.
@@ -64,6 +70,10 @@ class Rates(NamedTuple):
     contention: Floats
     optimizer_s: Floats
 
+    def of_one(self) -> Rates:
+        """Those of a single plan, as a table of one: the plan on the first axis."""
+        return Rates(*(np.array(column)[None] for column in self))
+
     def at(self, rows: Codes) -> Rates:
         """Those of some plans, the plans on the first axis."""
         return Rates(*(column[..., rows].transpose(-1, *range(column.ndim - 1)) for column in self))
@@ -81,6 +91,8 @@ class Passes(NamedTuple):
 def standing_stage(plans: CostColumns, eff: Efficiency, work: Work, stage: int | None = None) -> Standing:
     """The stage that works longest on a micro batch, or the given one, of every plan."""
     rates, gradients = _rates(plans, eff, work), gradient_rates(plans, eff, work.network)
+    if plans.stages.is_one:
+        return _standing(rates.of_one(), gradients.of_one(), plans.stages.values[0].amounts[None], stage).of_one()
     kinds = np.zeros((len(work.layers), len(AMOUNTS), len(plans)))
     found = Standing(kinds, *(np.zeros(len(plans)) for _ in Standing._fields[1:]))
     for rows, amounts in _by_shape(plans.stages):
@@ -138,6 +150,11 @@ def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[P
 def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> tuple[Floats, Floats, Floats]:
     """Exposed seconds of what every stage sends, before and after the update; of the first, what its last backward pass loses."""
     _, window = _left_s(rates, amounts)
+    chunks, stages = amounts.shape[2:]
+    if chunks > 1:
+        # Chunks end one after another, a group of micro batches at a time: all gradients but those of the last one have company.
+        group = np.minimum(rates.passes, stages)[:, None]
+        return gradients.once_s(parameters, window * group * (1.0 - 1.0 / chunks), 1.0 - 1.0 / chunks)
     # Nothing is left to run beside the gradients of the layer that ends the last backward pass.
     layers = sum(_held(amounts))
     return gradients.once_s(parameters, window * (1.0 - 1.0 / np.maximum(layers, 1.0)))
@@ -194,7 +211,7 @@ def _passes(rates: Rates, gradients: GradientRates, amounts: Floats) -> Passes:
     if amounts[:, SWAPPED :: len(AMOUNTS)].any():
         ahead, behind = _swaps_s(rates, amounts)
         swap, forward, backward = ahead + behind, forward + ahead, backward + behind
-    if gradients.sharded.any():
+    if any_of(gradients.sharded):
         held, layers = gradients.parameters(_held(amounts)), amounts[:, :: len(AMOUNTS)].sum(axis=1)
         exposed = gradients.always_s(held, *_left_s(rates, amounts))
         ahead, behind = (_spread(seconds, layers) for seconds in exposed)
@@ -243,26 +260,26 @@ def _spread(by_stage: Floats, layers: Floats) -> Floats:
 
 
 def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
-    rows = np.ones(len(plans))
+    rows = alike(1.0, plans.tensor)
     moved = eff.optimizer_bytes * plans.optimizer_ratio / plans.optimizer_shards / work.device.bytes_per_s
     return Rates(
         passes=plans.micro_batches * plans.interleave * plans.pieces,
-        forward=np.stack([layer.forward_s for layer in work.layers]),
-        backward=np.stack([row for layer in work.layers for row in (layer.backward_s, *layer.again_s)]),
-        computing_ahead=np.stack([layer.forward.total + layer.ahead for layer in work.layers]),
-        computing=np.stack([row for layer in work.layers for row in _computing(layer)]),
+        forward=np.array([layer.forward_s for layer in work.layers]),
+        backward=np.array([row for layer in work.layers for row in (layer.backward_s, *layer.again_s)]),
+        computing_ahead=np.array([layer.forward.total + layer.ahead for layer in work.layers]),
+        computing=np.array([row for layer in work.layers for row in _computing(layer)]),
         embedding=work.embedding,
         head=work.head.total,
-        send=np.where(plans.pipeline > 1, send_each_s(plans, eff, work.network, work.tokens), 0.0),
+        send=where(plans.pipeline > 1, send_each_s(plans, eff, work.network, work.tokens), 0.0),
         link_s=work.tokens / (plans.host_bytes_per_s * eff.host_link_share),
         contention=rows * eff.contention,
         optimizer_s=rows * moved,
     )
 
 
-def _computing(layer: Layer) -> tuple[Floats, ...]:
+def _computing(layer: Layer) -> tuple[Number, ...]:
     """What the device computes in the backward pass for one of each of `AMOUNTS`, and waits for its host."""
-    forward, nothing = layer.forward, np.zeros(len(layer.accumulate))
+    forward, nothing = layer.forward, alike(0.0, layer.accumulate)
     again = (
         forward.total - layer.spared + layer.ahead,
         forward.attention,

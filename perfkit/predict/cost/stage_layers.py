@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Floats, PlanColumns, distinct
 from perfkit.core.spec.plan import Plan, even_layers
-from perfkit.core.spec.recompute import Counts
-from perfkit.predict.cost.again import FULL, Again, Run, layers_again
+from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.predict.cost.again import FULL, Again, Run, runs_again
 from perfkit.predict.memory.waiting import expert_layers_in
 
 AMOUNTS = ("layers", "full", "core", "products", "gathers", "light_split", "light_whole", "swapped")
@@ -29,6 +29,7 @@ REPLICAS = frozenset(
     )
 )
 """Fields that change nothing of what a layer computes again of a token."""
+DECISIVE = tuple(name for name in FIELDS if name not in REPLICAS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -51,23 +52,43 @@ def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
 
     Plans that compute the same again in all layers need no look at their layers; others are looked at one by one.
     """
-    alike = plans.recompute.flags(lambda recompute: recompute.all_layers or not any(map(any, chain(*recompute.all_counts))))
+    if plans.single:
+        return Coded.one(_layers_of(plans.single))
+    alike = plans.recompute.flags(_repeats_alike)
     if alike.all():
         return _placed(plans)
     if not alike.any():
-        first, places = _different(plans)
-        return Coded(places, tuple(_looked_at(plans.plan(row)) for row in first))
+        first, places = plans.different(DECISIVE)
+        return Coded(places, tuple(_looked_at(plans.plan(row)) for row in first.tolist()))
     codes, (same, other) = np.zeros(len(plans), dtype=np.intp), (np.flatnonzero(alike), np.flatnonzero(~alike))
     even = _placed(plans.take(same))
-    first, places = _different(plans.take(other))
+    first, places = plans.take(other).different(DECISIVE)
     codes[same], codes[other] = even.codes, len(even.values) + places
-    return Coded(codes, (*even.values, *(_looked_at(plans.plan(int(other[row]))) for row in first)))
+    return Coded(codes, (*even.values, *(_looked_at(plans.plan(row)) for row in other[first].tolist())))
+
+
+def _repeats_alike(recompute: RecomputePlan) -> bool:
+    """Whether all layers compute the same again."""
+    return recompute.all_layers or not any(map(any, chain(*recompute.all_counts)))
+
+
+def _layers_of(plan: Plan) -> StageLayers:
+    """The layers of one plan."""
+    if not _repeats_alike(plan.recompute):
+        return _looked_at(plan)
+    dense = plan.model.num_dense_layers if plan.model.num_experts else 0
+    return same_again(plan.stage_layers, _same(plan.recompute), dense)
+
+
+def _same(recompute: RecomputePlan) -> Again:
+    """What every layer computes again where all of them do the same."""
+    return FULL if recompute.all_layers else Again(core=float(recompute.attention_core))
 
 
 def _placed(plans: PlanColumns) -> Coded[StageLayers]:
     """Layers that all compute the same again."""
     names = ("num_layers", "pipeline_parallel_size", "virtual_pipeline_parallel_size")
-    again = Coded.of(FULL if one.all_layers else Again(core=float(one.attention_core)) for one in plans.recompute.values)
+    again = Coded.of(map(_same, plans.recompute.values))
     leading = np.where(plans.num_experts > 0, plans.num_dense_layers, 0)
     columns = [getattr(plans, name) for name in names]
     columns += [leading, plans.layers_per_stage.codes, again.codes[plans.recompute.codes]]
@@ -90,21 +111,6 @@ def _unique(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Codes]:
     return np.stack(np.unravel_index(kept, sizes)), codes
 
 
-def _different(plans: PlanColumns) -> tuple[list[int], Codes]:
-    """One position of every plan that differs in what layers compute again, and which of them each plan is."""
-    if len(plans) == 1:
-        return [0], np.zeros(1, dtype=np.intp)
-    columns = (getattr(plans, name) for name in FIELDS if name not in REPLICAS)
-    # What a plan does not state is nan, which equals nothing: -1 stands for it.
-    cells = [column.codes if isinstance(column, Coded) else np.nan_to_num(column, nan=-1.0) for column in columns]
-    places = np.zeros(len(plans), dtype=np.intp)
-    for cell in cells:
-        if (cell != cell[0]).any():  # of most fields, as in a search, all plans have the same
-            codes = np.unique(cell, return_inverse=True)[1]
-            places = np.unique(places * (codes.max() + 1) + codes, return_inverse=True)[1]
-    return np.unique(places, return_index=True)[1].tolist(), places
-
-
 _again = attrgetter(*AMOUNTS[1:])
 
 
@@ -114,10 +120,10 @@ def amounts_of(again: Again) -> Floats:
 
 
 def _looked_at(plan: Plan) -> StageLayers:
-    rows = layers_again(plan)
-    kinds = [True] if any(again.leading for row in rows for runs in row for _, again in runs) else []
-    summed = [[np.concatenate([_summed(runs, leading) for leading in (False, *kinds)]) for runs in row] for row in rows]
-    return StageLayers(np.array(summed).transpose(2, 0, 1))
+    different, places = runs_again(plan)
+    kinds = (False, True) if any(again.leading for runs in different for _, again in runs) else (False,)
+    summed = np.array([np.concatenate([_summed(runs, leading) for leading in kinds]) for runs in different])
+    return StageLayers(summed[np.array(places)].transpose(2, 0, 1))
 
 
 @lru_cache(maxsize=65536)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit.core.plan_columns import Floats
+from perfkit.core.numbers import Number, maximum, where
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.exchange_columns import Exchange, send_each_s
@@ -17,7 +17,7 @@ from perfkit.predict.cost.stage_layers import AMOUNTS
 from perfkit.predict.cost.work_columns import Layer, Work, micro_batch_work
 
 
-def step_parts(plans: CostColumns, eff: Efficiency, stage: int | None = None) -> dict[str, Floats]:
+def step_parts(plans: CostColumns, eff: Efficiency, stage: int | None = None) -> dict[str, Number]:
     """Seconds of a step by path, an array each; their sum is the step time. With `stage` the parts are those of that stage."""
     work = micro_batch_work(plans, eff)
     own, m = standing_stage(plans, eff, work, stage), plans.micro_batches * plans.interleave * plans.pieces
@@ -28,24 +28,24 @@ def step_parts(plans: CostColumns, eff: Efficiency, stage: int | None = None) ->
             parts[path] = parts[path] + seconds if path in parts else seconds
     parts |= {
         "computing/optimizer": own.optimizer,
-        "communication/exposed/pp": m * np.where(plans.pipeline > 1, sends, 0.0),
+        "communication/exposed/pp": m * where(plans.pipeline > 1, sends, 0.0),
         "communication/exposed/dp": own.once + m * own.always,
         "communication/exposed/swap": m * own.swap,
     }
-    busy = sum(parts.values(), start=np.zeros(len(plans)))
-    waited = np.where(plans.pipeline > 1, np.maximum(own.whole - busy, 0.0), 0.0)
+    busy = sum(parts.values())
+    waited = where(plans.pipeline > 1, maximum(own.whole - busy, 0.0), 0.0)
     # All stages wait for slow nodes, so the waiting for stages becomes as much longer as all else.
     straggling, host = straggler_share(plans, eff), eff.step_host_s * eff.host
     parts["free"] = parts["free"] + host + straggling * (busy + host)
     return parts | {"bubble": waited * (1 + straggling)}
 
 
-def straggler_share(plans: CostColumns, eff: Efficiency) -> Floats:
+def straggler_share(plans: CostColumns, eff: Efficiency) -> Number:
     """Share of a step that it takes longer because it waits for the slowest of many nodes."""
-    return np.asarray(eff.straggler * np.log2(plans.nodes))
+    return eff.straggler * np.log2(plans.nodes)
 
 
-def _of_layers(layer: Layer, amount: dict[str, Floats]) -> dict[str, Floats]:
+def _of_layers(layer: Layer, amount: dict[str, Number]) -> dict[str, Number]:
     """What layers of one kind take, by path, with what they compute again; amounts are sums over micro batches."""
     layers, forward, backward = amount["layers"], layer.forward, layer.backward
     light = amount["light_split"] * layer.split_s + amount["light_whole"] * layer.whole_s
@@ -53,7 +53,7 @@ def _of_layers(layer: Layer, amount: dict[str, Floats]) -> dict[str, Floats]:
         amount["full"] * (forward.total - layer.spared) + amount["core"] * forward.attention + amount["products"] * forward.matmul
     )
 
-    def exchanged(exchange: Exchange) -> Floats:
+    def exchanged(exchange: Exchange) -> Number:
         return layers * (exchange.forward + exchange.backward) + amount["full"] * exchange.again
 
     return {
@@ -72,7 +72,7 @@ def _of_layers(layer: Layer, amount: dict[str, Floats]) -> dict[str, Floats]:
     }
 
 
-def _ends(work: Work, own: Standing, m: Floats) -> dict[str, Floats]:
+def _ends(work: Work, own: Standing, m: Number) -> dict[str, Number]:
     """What the head and the embedding take where the stage has them."""
     products = m * own.last * work.head.matmul
     light = m * (own.last * work.head.elementwise + own.first * work.embedding)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit.core.plan_columns import Floats
+from perfkit.core.numbers import Number, alike, maximum, minimum, where
 from perfkit.predict.cost.collectives import Network
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
@@ -39,38 +39,38 @@ class Layer:
 
     forward: Pass
     backward: Pass
-    accumulate: Floats
+    accumulate: Number
     tensor: Exchange
     context: Exchange
     expert: Exchange
-    gathers: Floats
-    ahead: Floats
-    behind: Floats
-    spared: Floats
-    split_s: Floats
-    whole_s: Floats
+    gathers: Number
+    ahead: Number
+    behind: Number
+    spared: Number
+    split_s: Number
+    whole_s: Number
 
     @property
-    def forward_s(self) -> Floats:
+    def forward_s(self) -> Number:
         """Seconds of the forward pass."""
         return self.forward.total + self.tensor.forward + self.context.forward + self.expert.forward + self.ahead
 
     @property
-    def device_backward_s(self) -> Floats:
+    def device_backward_s(self) -> Number:
         """Seconds of the backward pass without what it computes again, adds to gradients, or waits for the host."""
         return self.backward.total + self.tensor.backward + self.context.backward + self.expert.backward
 
     @property
-    def backward_s(self) -> Floats:
+    def backward_s(self) -> Number:
         """Seconds of the backward pass of a layer that computes nothing again."""
         return self.device_backward_s + self.accumulate + self.behind
 
     @property
-    def again_s(self) -> Floats:
+    def again_s(self) -> Number:
         """Seconds for one of each of the amounts of `AMOUNTS` but the first, shape (amounts, plans)."""
         full = self.forward.total - self.spared + self.tensor.again + self.context.again + self.expert.again + self.ahead
         rest = (self.forward.attention, self.forward.matmul, self.gathers, self.split_s, self.whole_s)
-        return np.stack([full, *rest, np.zeros(len(full))])
+        return np.array([full, *rest, alike(0.0, full)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ class Work:
 
     device: Device
     network: Network
-    tokens: Floats
+    tokens: Number
     layers: tuple[Layer, ...]
     head: Pass
-    embedding: Floats
+    embedding: Number
 
 
 def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
@@ -96,7 +96,7 @@ def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
     return Work(device, network, tokens, layers, head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens))
 
 
-def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network, tokens: Floats) -> Layer:
+def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network, tokens: Number) -> Layer:
     forward, backward = layer_passes(plans, eff, device, tokens)
     tensor, context = tensor_s(plans, eff, network, tokens), context_s(plans, network, tokens)
     expert = expert_s(plans, eff, network, tokens)
@@ -115,34 +115,34 @@ def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network
         *waits,
         spared=spared_s(plans, eff, device, tokens),
         split_s=moved / plans.tensor,
-        whole_s=moved / np.where(plans.sequence_parallel, plans.tensor, 1.0),
+        whole_s=moved / where(plans.sequence_parallel, plans.tensor, 1.0),
     )
 
 
-def launch_waits_s(plans: CostColumns, eff: Efficiency, forward_s: Floats, backward_s: Floats) -> tuple[Floats, Floats]:
+def launch_waits_s(plans: CostColumns, eff: Efficiency, forward_s: Number, backward_s: Number) -> tuple[Number, Number]:
     """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
     softmax = ~plans.flash & off_grain(plans.micro_batch * plans.heads / plans.tensor, SOFTMAX_GRAIN)
-    calls = np.where(plans.tensor > 1, COLLECTIVES * eff.collective_host_s, 0.0) * eff.host
-    layer = eff.layer_host_s + np.where(plans.experts > 1, eff.expert_host_s, 0.0)
-    launch = (layer + np.where(softmax, eff.softmax_host_s, 0.0)) * eff.host + calls
+    calls = where(plans.tensor > 1, COLLECTIVES * eff.collective_host_s, 0.0) * eff.host
+    layer = eff.layer_host_s + where(plans.experts > 1, eff.expert_host_s, 0.0)
+    launch = (layer + where(softmax, eff.softmax_host_s, 0.0)) * eff.host + calls
     behind = layer * eff.host * eff.backward_host + calls
-    soft = np.maximum(np.where(plans.tensor > 1, eff.group_rounding, eff.host_rounding), SHARP)
-    wait = np.where((plans.tensor > 1) & (plans.tensor >= plans.devices_per_node), eff.node_wait, 1.0)
+    soft = maximum(where(plans.tensor > 1, eff.group_rounding, eff.host_rounding), SHARP)
+    wait = where((plans.tensor > 1) & (plans.tensor >= plans.devices_per_node), eff.node_wait, 1.0)
     return wait * _waited_s(launch, forward_s, soft), wait * _waited_s(behind, backward_s, soft)
 
 
-def _waited_s(launch: Amount, device: Floats, soft: Floats) -> Floats:
+def _waited_s(launch: Amount, device: Number, soft: Number) -> Number:
     """Seconds by which a pass outlasts its work on the device: the soft maximum of both, which varying kernels round off."""
-    longer, shorter = np.maximum(launch, device), np.minimum(launch, device)
-    return longer * (1.0 + (shorter / longer) ** (1.0 / soft)) ** soft - device
+    longer, shorter = maximum(launch, device), minimum(launch, device)
+    return longer * np.power(1.0 + np.power(shorter / longer, 1.0 / soft), soft) - device
 
 
 def plan_device(plans: CostColumns, eff: Efficiency) -> Device:
     """What one device sustains under the efficiencies."""
-    rows, factor = np.ones(len(plans)), compute_factor(plans, eff)
+    rows, factor = alike(1.0, plans.tensor), compute_factor(plans, eff)
     return Device(
         flops_per_s=plans.peak_flops_per_s * eff.matmul / factor,
-        most_flops_per_s=plans.peak_flops_per_s * np.maximum(eff.matmul, ATTAINABLE),
+        most_flops_per_s=plans.peak_flops_per_s * maximum(eff.matmul, ATTAINABLE),
         bytes_per_s=plans.memory_bytes_per_s * sustained(eff.memory, factor),
         units=plans.compute_units,
         half_depth=rows * eff.half_depth,

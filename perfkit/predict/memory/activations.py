@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from perfkit.core.numbers import Number, maximum, minimum, where
 from perfkit.core.recomputed import repeated
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.memory.settings import MemorySettings
-from perfkit.predict.memory.sizes import Kind, Number, Sizes, of_plan
+from perfkit.predict.memory.sizes import Kind, Sizes, of_plan
 
 PROJECTED = ("attention.flash_attention.flash_attention", "attention.merger_head_transpose", "attention.batch_matmul")
 ROTARY = "attention.apply_rotary_emb"
@@ -43,12 +42,14 @@ class Saved:
 class MicroBatch:
     """One micro batch, or a piece of its sequence, on one device: tokens x sequences, and bytes of h values of every token.
 
-    `hidden` counts all tokens, `split` those that a device has where sequence parallelism divides them.
+    `hidden` counts all tokens, `split` those that a device has where sequence parallelism divides them, `stream` of these all
+    streams of residuals: a layer's input.
     """
 
     tokens: Number
     hidden: Number
     split: Number
+    stream: Number
 
 
 def micro_batch(kind: Kind, sizes: Sizes) -> MicroBatch:
@@ -56,7 +57,8 @@ def micro_batch(kind: Kind, sizes: Sizes) -> MicroBatch:
     whole = sizes.seq_length * sizes.micro_batch_size * sizes.micro_batch_interleave_size
     tokens = whole / (sizes.context_parallel_size * sizes.sequence_chunks)
     hidden = tokens * sizes.hidden_size * kind.element_bytes
-    return MicroBatch(tokens, hidden, hidden / sizes.sequence_split)
+    split = hidden / sizes.sequence_split
+    return MicroBatch(tokens, hidden, split, split * maximum(sizes.residual_streams, 1.0) if kind.residual_streams else split)
 
 
 def tensors_of(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: bool) -> tuple[Saved, ...]:
@@ -68,13 +70,17 @@ def tensors_of(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: bool) ->
     outputs = share + (1.0 if kind.flash and share < 1 else 0.0)
     mask = [Saved("attention", "dropout mask", batch.split / kind.element_bytes, ("attention.dropout",))]
     inner = _experts if experts else _dense
+    project = _shared if kind.compressed and kind.compressed.output_lora_rank else _latent if kind.kv_lora_rank else _projections
     return (
-        _norm_input("attention_norm", kind, batch, makers=()),
+        *_streams("attention", kind, batch, makers=()),
+        _norm_input("attention_norm", kind, batch, makers=("mix",) if kind.residual_streams else ()),
         _norm_output("attention", "attention_norm", kind, batch),
-        *(_latent if kind.kv_lora_rank else _projections)(kind, sizes, batch),
+        *project(kind, sizes, batch),
+        *_selected(kind, sizes, batch),
         *_core(kind, sizes, batch),
         Saved("attention", "input of the projection", outputs * width, PROJECTED),
         *(mask if kind.dropout else ()),
+        *_streams("ffn", kind, batch, makers=("add",)),
         _norm_input("ffn_norm", kind, batch, makers=("add",)),
         *inner(kind, sizes, batch),
         *([Saved("ffn", "dropout mask", batch.split / kind.element_bytes, ("feed_forward.dropout",))] if kind.dropout else ()),
@@ -89,12 +95,7 @@ def layer_tensors(plan: Plan, settings: MemorySettings, *, experts: bool) -> tup
 
 def layer_input(plan: Plan) -> float:
     """Bytes of a layer's input: all that a layer recomputed in full keeps."""
-    return float(micro_batch(*of_plan(plan, MemorySettings())).split)
-
-
-def micro_batch_tokens(plan: Plan) -> float:
-    """Tokens x sequences of a micro batch (or of a piece of its sequence) on one device."""
-    return float(micro_batch(*of_plan(plan, MemorySettings())).tokens)
+    return float(micro_batch(*of_plan(plan, MemorySettings())).stream)
 
 
 def kept_bytes(
@@ -122,8 +123,8 @@ def backward_gradients(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: 
     width = sizes.expert_ffn_hidden_size * sizes.num_experts_per_token if experts else sizes.ffn_hidden_size
     largest = batch.tokens * width * kind.element_bytes / sizes.tensor_parallel_size * (3 if kind.gated_ffn else 2)
     if not kind.flash:
-        largest = np.maximum(largest, 2 * scores(sizes, batch) * kind.element_bytes)
-    return 2 * batch.split + largest
+        largest = maximum(largest, 2 * scores(sizes, batch) * kind.element_bytes)
+    return 2 * batch.stream + largest
 
 
 def outside_layers(kind: Kind, batch: MicroBatch, sizes: Sizes) -> dict[str, Number]:
@@ -173,7 +174,7 @@ def _input_share(kind: Kind) -> float:
 def _projections(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
     unit = batch.tokens * sizes.head_size * kind.element_bytes / sizes.tensor_parallel_size
     # Fewer key-value heads than devices are copied, one to each.
-    keys = unit * np.maximum(sizes.num_key_value_heads, sizes.tensor_parallel_size)
+    keys = unit * maximum(sizes.num_key_value_heads, sizes.tensor_parallel_size)
     return [
         Saved("attention", "queries", unit * sizes.num_attention_heads, ("attention.wq.matmul", ROTARY)),
         Saved("attention", "keys", keys, ("attention.wk.matmul", ROTARY)),
@@ -194,6 +195,36 @@ def _latent(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
         Saved("attention", "queries", key, ("attention.q_proj.matmul",)),
         Saved("attention", "keys", key, ("attention.kv2l.matmul",)),
         Saved("attention", "values", heads * sizes.value_head_size, ("attention.kv2l.matmul",)),
+    ]
+
+
+def _shared(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
+    """Keys that are the values, of one head whole on every device; the output's groups keep what stands between their products."""
+    values, packed = batch.tokens * kind.element_bytes, kind.compressed
+    heads = values * sizes.num_attention_heads * sizes.head_size / sizes.tensor_parallel_size
+    groups = packed.output_groups * packed.output_lora_rank if packed else 0
+    return [
+        Saved("attention", "compressed queries", 2 * values * sizes.query_lora_rank),
+        Saved("attention", "queries", heads, ("attention.q_proj.matmul",)),
+        Saved("attention", "keys", 2 * values * sizes.head_size, ("attention.wk.matmul", ROTARY)),
+        Saved("attention", "output by groups", values * groups / sizes.tensor_parallel_size),
+    ]
+
+
+def _selected(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
+    if kind.compressed is None:
+        return []
+    kept = kind.compressed.kept(sizes.num_layers, sizes.head_size)
+    return [Saved("attention", "compressed tokens and their selection", batch.tokens * kind.element_bytes * kept)]
+
+
+def _streams(block: str, kind: Kind, batch: MicroBatch, makers: tuple[str, ...]) -> list[Saved]:
+    """Streams that a block mixes, and its output, by which their weights have gradients; what they sum to is the norm's input."""
+    if not kind.residual_streams:
+        return []
+    return [
+        Saved("norm", f"streams ahead of {block}", batch.stream, makers),
+        Saved("norm", f"output of {block}", batch.split, ("mix",)),
     ]
 
 
@@ -255,7 +286,7 @@ def _experts(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
 def _routed(kind: Kind, sizes: Sizes, batch: MicroBatch) -> Number:
     """Tokens that the experts of a device compute, each as often as it was routed there."""
     load, room = kind.settings.expert_imbalance, sizes.expert_capacity_factor
-    held = np.where(room > 0, np.minimum(load, room) if load > 1 else room, load)
+    held = where(room > 0, minimum(load, room) if load > 1 else room, load)
     # With sequence parallelism a device sends only its own tokens, and gathers those of the experts' tensor group.
     gathered = sizes.expert_split / sizes.tensor_parallel_size
     share = 1 + sizes.sequence_parallel * (gathered - 1)

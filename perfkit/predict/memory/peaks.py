@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfkit.core.numbers import Number, maximum, minimum, where
 from perfkit.core.plan_columns import Codes, Flags, Floats
 from perfkit.predict.memory.activations import (
     MicroBatch,
@@ -20,7 +21,7 @@ from perfkit.predict.memory.activations import (
     scores,
     tensors_of,
 )
-from perfkit.predict.memory.sizes import Kind, Number, Sizes
+from perfkit.predict.memory.sizes import Kind, Sizes
 from perfkit.predict.memory.static import Part, StageParameters, padded_vocab, stage_parameters, static_bytes
 from perfkit.predict.memory.waiting import Load, Stage
 
@@ -97,9 +98,9 @@ def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
     batch, stage = micro_batch(kind, sizes), rows.parts[0]
     tensors = {experts: tensors_of(kind, sizes, batch, experts=experts) for experts in {load.experts for load in rows.loads}}
     kept = [load.kept(tensors[load.experts]) for load in rows.loads]
-    held = _held(rows, kept, outside_layers(kind, batch, sizes), batch.split)
+    held = _held(rows, kept, outside_layers(kind, batch, sizes), batch.stream)
     every = {experts: sum(tensor.bytes for tensor in of) for experts, of in tensors.items()}
-    again = _made_again(rows, kept, every, batch.split)
+    again = _made_again(rows, kept, every, batch.stream)
     gradients = _gradients(rows, {experts: backward_gradients(kind, sizes, batch, experts=experts) for experts in tensors})
     parameters = [stage_parameters(kind, sizes, part) for part in rows.parts]
     static = [static_bytes(kind, sizes, held) for held in parameters]
@@ -110,7 +111,7 @@ def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
     moments = np.empty((3, len(stage.layers)))
     accumulated = sum(part.gradients for part in static)
     unmade = accumulated * _made_once(kind, sizes)
-    moments[LOSS] = np.where(stage.last > 0, waits + logits - unmade, -1.0)
+    moments[LOSS] = where(stage.last > 0, waits + logits - unmade, -1.0)
     moments[BACKWARD], moments[OPTIMIZER] = waits + again + gradients, copies
     at = moments.argmax(axis=0)
     leaves: dict[str, Number] = {
@@ -132,7 +133,7 @@ def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
     amounts[-2] = kind.settings.fragmentation * amounts[:-2].sum(axis=0)
     amounts[-1] = kind.settings.context_bytes
     paths = (*leaves, "reserved/fragmentation", "reserved/context")
-    return Peaks(paths, np.rint(amounts, out=amounts), np.where((at == BACKWARD) & (rows.backward < 0), WAITS, at))
+    return Peaks(paths, np.rint(amounts, out=amounts), where((at == BACKWARD) & (rows.backward < 0), WAITS, at))
 
 
 def _held(
@@ -149,7 +150,7 @@ def _held(
     held = {
         "embedding": stage.first * counts[:, -1] * outside["embedding"],
         "head": stage.last * outside["head"],
-        "batch": np.maximum(stage.first, stage.last) * outside["batch"],
+        "batch": maximum(stage.first, stage.last) * outside["batch"],
         "recomputed_layers": counts[:, -2] * layer_input,
     }
     for number, parts in zip(counts.T, kept, strict=False):
@@ -162,15 +163,15 @@ def _made_again(rows: StageRows, kept: Sequence[Mapping[str, Number]], every: Ma
     """Tensors that the layer whose backward pass comes first makes again: `every` one without those that it kept."""
     again = np.zeros(len(rows.backward))
     for code in set(rows.backward[rows.backward >= 0].tolist()):
-        left = np.where(rows.again, layer_input, sum(kept[code].values()))
-        again += (rows.backward == code) * np.maximum(0.0, every[rows.loads[code].experts] - left)
+        left = where(rows.again, layer_input, sum(kept[code].values()))
+        again += (rows.backward == code) * maximum(0.0, every[rows.loads[code].experts] - left)
     return again
 
 
 def _gradients(rows: StageRows, each: Mapping[bool, Number]) -> Number:
     """Gradients of the layer whose backward pass comes first; `each` with and without experts."""
     with_experts = np.array([load.experts for load in rows.loads] or [False])[rows.backward]
-    found = np.where(with_experts, each.get(True, 0.0), each.get(False, 0.0))
+    found = where(with_experts, each.get(True, 0.0), each.get(False, 0.0))
     return found * (rows.backward >= 0)
 
 
@@ -208,9 +209,9 @@ def _buffers(kind: Kind, sizes: Sizes, batch: MicroBatch, held: StageParameters)
     context = 4 * sizes.ring * values + 2 * sizes.exchange * batch.hidden / t
     found: dict[str, Number] = {
         "sequence": batch.hidden * (sizes.sequence_split > 1),
-        "pipeline": (sizes.pipeline_parallel_size > 1) * exchanged * batch.split,
+        "pipeline": (sizes.pipeline_parallel_size > 1) * exchanged * batch.stream,
         "context": (sizes.context_parallel_size > 1) * context,
     }
     if bucket := kind.settings.bucket_elements:  # One of gradients and one of parameters, in 16 bit.
-        found["buckets"] = (sizes.data_parallel_size > 1) * 2 * 2 * np.minimum(bucket, held.total)
+        found["buckets"] = (sizes.data_parallel_size > 1) * 2 * 2 * minimum(bucket, held.total)
     return {f"dynamic/communication_buffers/{name}": amount for name, amount in found.items()}

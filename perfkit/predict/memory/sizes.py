@@ -1,7 +1,8 @@
 """Sizes: plans in the form that the memory formulas read, one row a plan or a stage of it.
 
 Plans of one `Kind` share all words and flags, so that a formula branches on them once for many plans; what is left are numbers.
-A number is an array with one value a row, or a plain float that all rows share: a single plan is a table of one.
+A number is an array with one value a row, or a plain float that all rows share (`perfkit.core.numbers`): a single plan is a table
+of one.
 """
 
 from __future__ import annotations
@@ -10,19 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import reduce
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from perfkit.core.numbers import Number
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, distinct
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.optimizer import STATE_BYTES
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.workload import FEW_BITS
 from perfkit.predict.memory.settings import MemorySettings
-
-Number: TypeAlias = Any
-"""A float that all rows share, or an array with one value a row (`Floats`): formulas are written once for both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Kind:
     """What plans have in common that are computed together; the names are those of a plan's fields.
 
     `element_bytes` is that of an activation (beside 8-bit products it stays in 16 bit), `eight_bit` says whether weights have 8-bit
-    copies. The last flags say which numbers are above 0: latent attention, compressed queries, experts, shared experts.
+    copies. The last flags say which numbers are above 0: latent attention, compressed queries, experts, shared experts, streams.
     """
 
     gated_ffn: bool
@@ -42,7 +42,9 @@ class Kind:
     query_lora_rank: bool
     num_experts: bool
     num_shared_experts: bool
+    residual_streams: bool
     settings: MemorySettings
+    compressed: CompressedAttention | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Sizes:
     nope_head_size: Number
     rope_head_size: Number
     value_head_size: Number
+    residual_streams: Number
+    num_layers: Number
     seq_length: Number
     micro_batch_size: Number
     global_batch_size: Number
@@ -163,6 +167,7 @@ KIND: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "query_lora_rank": ("query_lora_rank", bool),
     "num_experts": ("num_experts", bool),
     "num_shared_experts": ("num_shared_experts", bool),
+    "residual_streams": ("residual_streams", bool),
 }
 """What a kind says, from which column, and how."""
 
@@ -176,17 +181,21 @@ def of_plan(plan: Plan, settings: MemorySettings) -> tuple[Kind, Sizes]:
     """One plan: its kind, and its numbers as plain floats."""
     said = {name: of(value) for (name, (_, of)), value in zip(KIND.items(), _kind_of(plan), strict=True)}
     words = (float(of(word)) for (_, of), word in zip(WORDS.values(), _words_of(plan), strict=True))
-    return Kind(**said, settings=settings), Sizes(*map(float, _numbers_of(plan)), *words)
+    return Kind(**said, settings=settings, compressed=plan.model.compressed), Sizes(*map(float, _numbers_of(plan)), *words)
 
 
 def by_kind(plans: PlanColumns, settings: Coded[MemorySettings]) -> Iterator[tuple[Kind, Codes, Sizes]]:
     """Plans of every kind: the kind, the rows of the table, and their numbers."""
     said = {name: _said(getattr(plans, column), of) for name, (column, of) in KIND.items()}
-    codes = joint_codes([*said.values(), settings.codes])
+    codes = joint_codes([*said.values(), settings.codes, plans.compressed.codes])
     words = [getattr(plans, column).numbers(of) for column, of in WORDS.values()]
     for code, first in zip(*np.unique(codes, return_index=True), strict=True):
         rows = np.flatnonzero(codes == code)
-        kind = Kind(**{name: column[first].item() for name, column in said.items()}, settings=settings[first])
+        kind = Kind(
+            **{name: column[first].item() for name, column in said.items()},
+            settings=settings[first],
+            compressed=plans.compressed[first],
+        )
         numbers = [getattr(plans, name)[rows].astype(np.float64) for name in NUMBERS]
         yield kind, rows, Sizes(*numbers, *(column[rows] for column in words))
 

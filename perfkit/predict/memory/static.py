@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfkit.predict.memory.sizes import Kind, Number, Sizes
+from perfkit.core.numbers import Number, maximum, minimum, where
+from perfkit.predict.memory.sizes import Kind, Sizes
 
 
 class Part(NamedTuple):
@@ -72,7 +73,7 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
     # One device holds a tied table once; two stages hold a copy each. Layers that predict further tokens look these up again.
     again = (further > 0) * (1.0 - stage.first) * (1.0 - sizes.tied_embeddings)
     tables = stage.first + stage.last * (1.0 - stage.first * sizes.tied_embeddings) + again
-    inner = np.maximum((dense > 0) * ffn, (mixed > 0) * (shared + experts))
+    inner = maximum((dense > 0) * ffn, (mixed > 0) * (shared + experts))
     return StageParameters(
         matrices=stage.layers * attention + dense * ffn + mixed * shared + further * 2 * h * h / t,
         experts=mixed * experts,
@@ -81,7 +82,8 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
         + dense * of_dense
         + mixed * of_mixed
         + stage.first * positions
-        + (stage.last + 3 * further) * sizes.norm_values * h,
+        + (stage.last + 3 * further) * sizes.norm_values * h
+        + (stage.last + further) * sizes.residual_streams**2 * h,
         largest_layer=(stage.layers > 0) * (attention + inner),
     )
 
@@ -103,10 +105,10 @@ def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes
     )
     stored = (level > 0) if kind.settings.shares_weights else (level == 3)
     copies = kind.settings.float8_copy_bytes * (held.matrices + held.experts) if kind.eight_bit else 0.0
-    kept = 1.0 + stored * (shared / np.maximum(total, 1.0) - 1.0)  # A stage without layers has none to store.
+    kept = 1.0 + stored * (shared / maximum(total, 1.0) - 1.0)  # A stage without layers has none to store.
     # At level 3 the layer in work and the next one on its way are whole, below that all weights.
     root = held.embedding if kind.settings.gathers_with_root else 0.0
-    whole = np.where(level < 3, total - shared, np.minimum(total, root + 2 * held.largest_layer))
+    whole = where(level < 3, total - shared, minimum(total, root + 2 * held.largest_layer))
     return StaticBytes(
         parameters=(total * width + copies) * kept,
         gradients=_gradients(kind, sizes, total, shared),
@@ -117,7 +119,7 @@ def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes
 
 def padded_vocab(kind: Kind, sizes: Sizes) -> Number:
     """The vocabulary as the framework stores it."""
-    unit = np.maximum(kind.settings.vocab_multiple * sizes.tensor_parallel_size, 1)
+    unit = maximum(kind.settings.vocab_multiple * sizes.tensor_parallel_size, 1)
     padded: Number = np.ceil(sizes.vocab_size / unit) * unit
     return padded
 
@@ -126,13 +128,13 @@ def _level(kind: Kind, sizes: Sizes) -> Number:
     """What devices share between the passes of a step, as ZeRO counts: FSDP with a pipeline only the optimizer state."""
     if not kind.settings.gathers_with_root:
         return sizes.level
-    return np.where(sizes.pipeline_parallel_size > 1, np.minimum(sizes.level, 1), sizes.level)
+    return where(sizes.pipeline_parallel_size > 1, minimum(sizes.level, 1), sizes.level)
 
 
 def _gradients(kind: Kind, sizes: Sizes, total: Number, shared: Number) -> Number:
     once = (sizes.num_micro_batches == 1) & (sizes.pipeline_parallel_size == 1)
     parts = (_level(kind, sizes) >= 2) | (once if not kind.settings.keeps_transient_gradients else False)
-    held = np.where(parts, shared, total) * sizes.gradient_bytes
+    held = where(parts, shared, total) * sizes.gradient_bytes
     gradients: Number = held + total * sizes.gradient_accumulation_bytes_per_parameter
     return gradients
 
@@ -140,13 +142,19 @@ def _gradients(kind: Kind, sizes: Sizes, total: Number, shared: Number) -> Numbe
 def _attention_matrices(kind: Kind, sizes: Sizes) -> Number:
     """Elements of the attention matrices of one layer on one device."""
     h, a, t, d = sizes.hidden_size, sizes.num_attention_heads, sizes.tensor_parallel_size, sizes.head_size
+    more = 0.0
+    if packed := kind.compressed:  # What selects and compresses is whole on every device, as are keys that are the values.
+        q = sizes.query_lora_rank
+        more = packed.compressing(sizes.num_layers, h, q + (q == 0) * h, d)
+        if o := packed.output_lora_rank:
+            return more + h * (q + d) + (q * a * d + a * d * o + packed.output_groups * o * h) / t
     if kind.kv_lora_rank:  # The compressing matrices are whole on every device of the tensor group (arXiv 2405.04434, 2.1).
         q, r, rope = sizes.query_lora_rank, sizes.kv_lora_rank, sizes.rope_head_size
         queries = (q + (q == 0) * h) * a * (sizes.nope_head_size + rope)
         split = queries + r * a * (sizes.nope_head_size + sizes.value_head_size) + a * sizes.value_head_size * h
-        return h * q + h * (r + rope) + split / t
+        return h * q + h * (r + rope) + split / t + more
     # Fewer key-value heads than devices are copied, one to each.
-    return (2 * h * a * d + 2 * h * d * np.maximum(sizes.num_key_value_heads, t)) / t
+    return (2 * h * a * d + 2 * h * d * maximum(sizes.num_key_value_heads, t)) / t
 
 
 def _ffn_weights(kind: Kind, hidden: Number, width: Number) -> Number:
@@ -172,7 +180,12 @@ def _small_weights(kind: Kind, sizes: Sizes) -> tuple[Number, Number, Number]:
     dense = _ffn_biases(kind, sizes, sizes.ffn_hidden_size / t)
     shared = _ffn_biases(kind, sizes, sizes.shared_width / t) if kind.num_shared_experts else 0.0
     router = h * (sizes.num_experts + sizes.shared_expert_gate) + sizes.router_bias * sizes.num_experts
-    return norms + inner + qkv + sizes.output_bias * h, dense, shared + router
+    if packed := kind.compressed:
+        own = sizes.query_lora_rank + sizes.head_size + sizes.num_attention_heads if packed.output_lora_rank else 0.0
+        inner = inner + own + packed.small(sizes.head_size) / sizes.num_layers
+    n = sizes.residual_streams
+    streams = (n > 0) * 2 * ((n * h + 1) * (2 * n + n * n) + 3)
+    return norms + inner + streams + qkv + sizes.output_bias * h, dense, shared + router
 
 
 def _ffn_biases(kind: Kind, sizes: Sizes, width: Number) -> Number:
@@ -183,5 +196,5 @@ def _ffn_biases(kind: Kind, sizes: Sizes, width: Number) -> Number:
 def _expert_shards(sizes: Sizes) -> Number:
     """Devices that hold the same experts and share their optimizer state."""
     copies = sizes.optimizer_shard_size * sizes.tensor_parallel_size / (sizes.expert_parallel_size * sizes.expert_split)
-    shared: Number = np.maximum(1.0, copies * (sizes.optimizer_shard_size > 1))
+    shared: Number = maximum(1.0, copies * (sizes.optimizer_shard_size > 1))
     return shared

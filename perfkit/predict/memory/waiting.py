@@ -13,11 +13,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from perfkit.core.numbers import Number
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.predict.memory.activations import Saved, kept_bytes
 from perfkit.predict.memory.in_flight import in_flight_of
-from perfkit.predict.memory.sizes import Number
 from perfkit.predict.memory.static import Part
 
 OFFLOADING = 2

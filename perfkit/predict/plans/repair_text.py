@@ -97,7 +97,7 @@ def _patterns(values: Any, root: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def _renamed(text: str, root: tuple[str, ...], repairs: Mapping[str, PatternCheck]) -> tuple[str, list[Proposal]]:
     """The text with patterns renamed where they stand, in their own quotes."""
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    node = _yaml.composed(text)
     for key in root:
         node = next((child for name, child in _entries(node) if name.value == key), node)
     places = [place for name, child in _entries(node) if name.value in CHECKED_KEYS for place in _scalars(child)]

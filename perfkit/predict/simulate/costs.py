@@ -175,10 +175,17 @@ class Costs:
         ahead, behind = (sum(max(passes[index] - way, 0.0) for way, passes in used) for index in (0, 1))
         share = _one(self.eff.gradients_hidden)
         once = 1.0 if zero >= 3 else 1.0 - 1.0 / max(len(layers), 1)
+        sent = pieces * (_one(reduced) if zero > 0 else 2 * _one(reduced)), pieces * _one(gathered) if zero > 0 else 0.0
+        hidden = behind * share * once
+        if len(chunks) > 1 and zero < 3:
+            # Beside a group of micro batches of the later chunks, all but those of the last one, as in `stage_columns`.
+            all_but_one = 1.0 - 1.0 / len(chunks)
+            group = min(_one(columns.micro_batches * columns.interleave * columns.pieces), _one(columns.pipeline))
+            hidden = share * all_but_one * min(behind * group, sum(sent))
         return Gradients(
-            reduced=pieces * (_one(reduced) if zero > 0 else 2 * _one(reduced)),
-            gathered=pieces * _one(gathered) if zero > 0 else 0.0,
-            hidden=behind * share * once,
+            reduced=sent[0],
+            gathered=sent[1],
+            hidden=hidden,
             hidden_ahead=ahead * share,
             always=zero >= 3,
             sharded=zero > 0,

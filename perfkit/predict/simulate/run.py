@@ -150,6 +150,12 @@ class Prepared:
         return stage_events(step, passes, self.layout, stage, self.disturbances.job.boundary_bytes)
 
 
+def number_problems(steps: int, seed: int) -> list[str]:
+    """What is wrong with the steps and the seed of a simulation."""
+    found = [] if 1 <= steps <= MAX_STEPS else [f"steps = {steps} must be 1 to {MAX_STEPS}"]
+    return found + ([] if seed >= 0 else [f"seed = {seed} must be at least 0"])
+
+
 def prepare(
     plan: Plan,
     faults: Iterable[str | Fault] = (),
@@ -164,10 +170,7 @@ def prepare(
     parsed: tuple[Fault, ...] = ()
     with problems.of():
         parsed = parse_faults(faults, whole)
-    if not 1 <= steps <= MAX_STEPS:
-        problems.append(f"steps = {steps} must be 1 to {MAX_STEPS}")
-    if seed < 0:
-        problems.append(f"seed = {seed} must be at least 0")
+    problems += number_problems(steps, seed)
     outside = sorted(rank for rank in set(ranks or ()) if not 0 <= rank < whole.world)
     if outside:
         problems.append(f"ranks = {', '.join(map(str, outside[:8]))}: the plan has ranks 0 to {whole.world - 1}")

@@ -131,9 +131,10 @@ class _Builder:
         else:
             ops += (self._layer.last(back=True) if ends else []) + back
             for place, (number, again) in reversed(list(enumerate(numbered))):
-                # Nothing runs beside the gradients of the stage's first layer: they are what is reduced after the pass.
-                sent = kind == LAST_BACKWARD and (place > 0 or chunk > 0 or total == 1)
-                reduced = self._beside(gradients, max(total - 1, 1)) if sent else []
+                # Nothing runs beside the gradients of the stage's first layer or chunk: they are what is reduced after the pass.
+                sent = kind == LAST_BACKWARD and ((place > 0 and len(rows) == 1) or chunk > 0 or total == 1)
+                alone = len(rows[0][stage]) if len(rows) > 1 else 1
+                reduced = self._beside(gradients, max(total - alone, 1)) if sent else []
                 reduced += self._scattered(gradients, total)
                 program, gathered = self._kinds[again.leading], self._gathered(gradients, total, back=True)
                 ops += _in_layer(program.backward(again, gathered, reduced), "backward", number)

@@ -5,8 +5,9 @@ never held as a whole: each block of 16 MiB is cut after its last complete event
 text that decoding proves or refutes, since the beginning of a list decodes only if it ends between two elements; where it is
 refuted, the reader steps back and, at the worst, counts brackets and strings event by event.
 
-Tolerated: text cut off anywhere, damaged gzip, a byte order mark, lists one after another, raw control characters, wrong escapes,
-bytes that are no UTF-8, NaN. An event that cannot be read is left out and counted in `lost`; its neighbors are kept.
+Tolerated: text cut off anywhere, also at its beginning, damaged gzip, a byte order mark, lists one after another, raw control
+characters, wrong escapes, bytes that are no UTF-8, NaN. An event that cannot be read is left out and counted in `lost`; its
+neighbors are kept.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from perfkit.core.units import KIB, MIB
 from perfkit.record.listing import File
-from perfkit.record.readers._json_text import MAX_VALUE_BYTES, SMALL_CHUNK_BYTES, Cuts, Text
+from perfkit.record.readers._json_text import MAX_VALUE_BYTES, SMALL_CHUNK_BYTES, Cuts, Text, value_end
 from perfkit.record.readers.blocks import Blocks
-from perfkit.record.readers.parts import WHOLE, Part
+from perfkit.record.readers.parts import WHOLE, Part, begins_amid_events
 
 Event = TypeVar("Event")
 Value = TypeVar("Value")
 
 LOST_EVENTS = "event that is no valid JSON"
 LOST_TAIL = "bytes after the last complete event (the file ends inside an event)"
+LOST_START = "bytes before the first complete event (the file begins inside its list of events)"
 LOST_TEXT = "bytes that belong to no trace"
 LOST_VALUES = f"JSON value longer than {MAX_VALUE_BYTES // MIB} MiB, skipped"
 
@@ -40,7 +43,19 @@ _EVENTS_START = re.compile(_EVENTS_KEY + rb"\s*:\s*(?=\[)")
 _ESCAPE = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _FAILED_AT = re.compile(r"\(byte (\d+)\)")
 _LENIENT = json.JSONDecoder(strict=False, parse_float=msgspec.Raw, parse_int=msgspec.Raw, parse_constant=lambda _: None)
+_OBJECT = re.compile(rb'\{\s*"')
+_MAX_OBJECTS = 256
+"""How many objects of a text without its beginning are tried: an event has a few of them within."""
 _UNREADABLE = (ValueError, RecursionError)
+
+
+class _Phased(msgspec.Struct):
+    """What tells an event from the objects within it."""
+
+    ph: str
+
+
+_PHASE = msgspec.json.Decoder(_Phased)
 
 
 class EventReader(Generic[Event]):
@@ -70,6 +85,7 @@ class EventReader(Generic[Event]):
         self._keys = frozenset(keys)
         self.open = b""
         self._inside = part.inside
+        self._is_piece = not part.start and begins_amid_events(file.head)
         self._blocks = Blocks(file, on_read, part)
         self._many: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[event_type])
         self._one: msgspec.json.Decoder[Event] = msgspec.json.Decoder(event_type)
@@ -94,6 +110,11 @@ class EventReader(Generic[Event]):
             yield from self._list(text)
         if self._inside.startswith(b"{"):
             yield from self._object(text)
+        if self._is_piece:
+            self.lost[LOST_START] = text.skip(_first_event(text))
+            yield from self._list(text)
+            if text.peek() in (b'"', b"}"):
+                yield from self._object(text)
         while mark := text.peek():
             if mark == b"[":
                 text.skip(1)
@@ -248,6 +269,17 @@ def _attempt(decode: Callable[[bytes], Value], text: bytes) -> Value | None:
         return decode(text)
     except _UNREADABLE:
         return None
+
+
+def _first_event(text: Text) -> int:
+    """Where the first whole object with a phase starts, in a text that begins inside of an event; 0 if none is near."""
+    while len(text.data) < SMALL_CHUNK_BYTES and text.more():
+        pass
+    for start in islice(_OBJECT.finditer(text.data), _MAX_OBJECTS):
+        end = value_end(text.data, start.start(), start.start() + SMALL_CHUNK_BYTES)
+        if end > 0 and _attempt(_PHASE.decode, text.data[start.start() : end]) is not None:
+            return start.start() - text.at
+    return 0
 
 
 def _as_list(data: bytes, start: int, stop: int) -> bytes:

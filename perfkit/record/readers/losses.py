@@ -7,7 +7,8 @@ from typing import Protocol
 
 from perfkit.record.format import Sink
 from perfkit.record.listing import File
-from perfkit.record.readers.lexer import LOST_TAIL
+from perfkit.record.readers.lexer import LOST_START, LOST_TAIL
+from perfkit.record.readers.parts import begins_amid_events
 
 
 class Reading(Protocol):
@@ -23,6 +24,13 @@ def report_losses(reading: Reading, sink: Sink) -> None:
     """Count what was lost against its file, and note damage and repairs."""
     for reason, count in reading.lost.items():
         sink.drop(reason, count, reading.file)
+    if begins_amid_events(reading.file.head):
+        if not reading.lost.get(LOST_START):
+            sink.drop("beginning of the file: it begins inside its list of events", 1, reading.file)
+        sink.note(
+            f"{reading.file.label} is a piece of a trace without its beginning, which says the rank, the device and what times "
+            "count from; its whole events were read"
+        )
     if reading.damage:
         if not reading.lost.get(LOST_TAIL):
             sink.drop(f"end of the file: {reading.damage}", 1, reading.file)

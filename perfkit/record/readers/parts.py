@@ -2,11 +2,12 @@
 
 A border is a guess by text: between two events, or inside a text that looks like them. Who reads proves it: if one part ends in the
 list of events and after a whole one, the next begins with an event. So parts are proven one after the other from the beginning of
-the file; behind the first that is refuted the file is read as one.
+the file; behind the first that is refuted the file is read as one, and so is one that is itself a piece, without its beginning.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 
@@ -16,6 +17,11 @@ from perfkit.record.readers._json_text import Cuts
 
 PART_BYTES = 128 * MIB
 _BORDER_BYTES = 256 * KIB
+_EVENT = re.compile(rb'"ph"\s*:\s*"')
+_BEGINNING = re.compile(
+    rb"""(?:\xef\xbb\xbf)?[\s,\x00]*(?:\[\s*(?:[{\]]|\Z)|\{(?:(?!"ph"\s*:\s*").)*"traceEvents")""",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ WHOLE = Part()
 
 def parts_of(file: File) -> list[Part]:
     """A file cut into parts of about `PART_BYTES`; one part if it is packed, is in another encoding, or shows no borders."""
-    if file.size_bytes < 2 * PART_BYTES or not file.is_plain:
+    if file.size_bytes < 2 * PART_BYTES or not file.is_plain or begins_amid_events(file.head):
         return [WHOLE]
     inside = b"{[" if file.head.lstrip().startswith(b"{") else b"["
     borders = [0]
@@ -43,3 +49,8 @@ def parts_of(file: File) -> list[Part]:
                 borders.append(place + found.end())
     ends = zip(borders, [*borders[1:], WHOLE.stop], strict=True)
     return [Part(start, stop, inside if start else b"") for start, stop in ends]
+
+
+def begins_amid_events(start: bytes) -> bool:
+    """Whether what starts like this holds events of a trace but not how a trace begins."""
+    return _EVENT.search(start) is not None and not _BEGINNING.match(start)

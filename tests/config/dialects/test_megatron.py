@@ -329,9 +329,8 @@ def test_bars_and_brackets_behind_backslashes_are_a_layout():
 @pytest.mark.parametrize(
     ("option", "what"),
     [
-        ("--enable-mhc", "streams of residuals"),
-        ("--kv-compress", "compressed tokens"),
         ("--hybrid-layer-pattern M-M*", "state-space"),
+        ("--is-hybrid-model", "state-space"),
     ],
 )
 def test_a_model_that_nothing_counts_is_refused_for_that_alone(option, what):

@@ -100,7 +100,7 @@ def test_a_changed_plan_is_written_in_place_and_reads_back():
         ("num_hidden_layers: 16", "num_hidden_layers: 18", "together 18 layers"),
         ("mode: full", "mode: all", "must be one of None, full, select"),
         ("tensor_parallel: 2", "tensor_parallel: two", "must be a whole number"),
-        ("model_type: deepseek_v3", "model_type: deepseek_v4", "attention over compressed tokens"),
+        ("model_type: deepseek_v3", "model_type: bert", "no decoder-only language model"),
     ],
 )
 def test_what_cannot_be_is_told_with_its_line(old, new, told):

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from perfkit.config.dialects.read import read_text
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import rules
+from perfkit.explain.diagnose.advice import NAMES
 
 RULES = Path(rules.__file__).parent
 ADVISING = [*sorted(RULES.glob("*.py")), RULES.parent / "advice.py"]
@@ -165,6 +173,17 @@ DOCUMENTED = {
     "used_bprop_inputs": "www.mindspore.cn/mindformers/docs: performance optimization, memory",
 }
 """By key or call where its framework documents it."""
+ANYWHERE = (PYTHON, "man7.org")
+OF_SPEAKER = {
+    "mindspore": (MINDSPORE, MINDFORMERS, MSRUN, CANN, "www.mindspore.cn/mindformers"),
+    "megatron": (MEGATRON,),
+    "torch_npu": (TORCH, TORCH_NPU, NPU_API, CANN, "gitcode.com/Ascend/pytorch"),
+    "torch": (TORCH,),
+    "ascend": (CANN, "support.huawei.com"),
+    "nvidia": (NCCL,),
+    "amd": (NCCL,),  # RCCL reads the variables of NCCL.
+}
+"""By program or device whose documents say what it may be told to set; torch_npu runs below torch and understands its words."""
 KEY = re.compile(r"--[a-z][a-z0-9-]+|\b[A-Za-z]+(?:[._][A-Za-z0-9]+)+\b")
 
 
@@ -190,3 +209,68 @@ def test_every_key_that_an_action_tells_to_set_is_one_of_the_framework(path: Pat
 def test_the_table_holds_no_key_that_nothing_tells():
     every = set().union(*(told(path.read_text(encoding="utf-8")) for path in ADVISING))
     assert set(DOCUMENTED) <= every
+
+
+def _by_speaker(path: Path) -> Iterator[tuple[str, str]]:
+    """The programs and devices that an action has words for, with each key in those words."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Dict)
+            and node.keys
+            and all(isinstance(key, ast.Constant) and key.value in NAMES for key in node.keys)
+        ):
+            for speaker, words in zip(node.keys, node.values, strict=True):
+                yield from ((ast.literal_eval(speaker), key) for key in told(f"[{ast.unparse(words)}]"))
+
+
+@pytest.mark.parametrize("path", ADVISING, ids=lambda path: path.stem)
+def test_every_program_is_told_keys_of_its_own(path: Path):
+    wrong = {(who, key) for who, key in _by_speaker(path) if not DOCUMENTED[key].startswith((*OF_SPEAKER[who], *ANYWHERE))}
+    assert wrong == set()
+
+
+SCRIPT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --hidden-size 1024 --num-attention-heads 8 --seq-length 2048
+--max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 16 --vocab-size 32000 --num-experts 8 --moe-router-topk 2
+--pipeline-model-parallel-size 2 --recompute-granularity full --recompute-method block --recompute-num-layers 1"""
+VALUES = {"--global-batch-size": "32", "--pipeline-model-parallel-layout": "'Et*4|t*4L'", "--recompute-method": "uniform"}
+
+
+@pytest.mark.parametrize("option", [key for key, origin in DOCUMENTED.items() if origin == MEGATRON and key.startswith("--")])
+def test_every_option_of_megatron_is_one_that_its_dialect_knows(option: str):
+    refused = []
+    for value in (VALUES.get(option, "1"), "", "full"):
+        try:
+            plan = read_text(f"{' '.join(SCRIPT.split())} {option} {value}".strip() + "\n", "pretrain.sh")
+        except InputError as error:
+            refused.append(str(error))
+        else:
+            assert plan.document is not None
+            assert plan.document.unknown == ()
+            return
+    pytest.fail("\n".join(refused))
+
+
+def _names(value: Any, parent: str = "") -> set[str]:
+    """The keys of a configuration, alone and behind the section that they stand in."""
+    if isinstance(value, list):
+        return set().union(*(_names(part, parent) for part in value))
+    if not isinstance(value, dict):
+        return set()
+    own = {name for key in value for name in (str(key), f"{parent}.{key}")}
+    return own.union(*(_names(part, str(key)) for key, part in value.items()))
+
+
+def test_every_key_of_mindformers_stands_in_a_configuration_of_its_own_or_in_the_table_of_its_keys():
+    folders = (data_folder() / "configs", data_folder() / "case13b", Path(__file__).parents[2] / "data/configs/mindformers")
+    files = [path for folder in folders for path in folder.rglob("*.yaml")]
+    known = set().union(*(_names(yaml.safe_load(path.read_text(encoding="utf-8"))) for path in files))
+    known |= _names(_meanings()["mindformers"])
+    assert {key for key, origin in DOCUMENTED.items() if origin == MINDFORMERS} - known == set()
+
+
+def test_every_variable_of_the_environment_stands_in_the_table_of_variables():
+    assert {key for key in DOCUMENTED if key.isupper()} - set(_meanings()["environment"]) == set()
+
+
+def _meanings() -> dict[str, Any]:
+    return tomllib.loads((data_folder() / "config_keys.toml").read_text(encoding="utf-8"))

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from perfkit.core.resources import data_folder
-from perfkit.explain.diagnose import diagnose
+from perfkit.core.run import Run
+from perfkit.explain.diagnose import Diagnosis, Finding, accounted, diagnose, to_dict
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.ledger.causes import UNEXPLAINED
 from perfkit.record.load import load
 from tests.explain.diagnose.made import assert_possible
 
@@ -18,9 +20,13 @@ MORE = Path(__file__).parents[2] / "data" / "traces"
 
 
 @cache
-def verdicts(name: str, folder: Path = TRACES) -> dict[str, object]:
+def diagnosed(name: str, folder: Path = TRACES) -> tuple[Run, Diagnosis]:
     run = load(folder / name)
-    result = diagnose(run)
+    return run, diagnose(run)
+
+
+def verdicts(name: str, folder: Path = TRACES) -> dict[str, object]:
+    run, result = diagnosed(name, folder)
     assert result.failed == ()
     if run.has("steps"):
         assert_possible(result, Case(run))
@@ -250,6 +256,38 @@ def test_one_late_rank_of_many_is_named_with_what_the_step_loses():
 @pytest.mark.parametrize("name", READ)
 def test_each_recording_gets_the_findings_of_an_expert_and_no_other(name: str):
     assert said(verdicts(name, MORE)) == READ[name]
+
+
+def held_ns(finding: Finding, result: Diagnosis) -> float:
+    """What the ledger holds of the causes that a finding is about and its ranks lost: the mean step of the rank with most of it."""
+    rows = result.ledger.entries
+    ranks = finding.subject.get("ranks")
+    kept = [
+        finding.rule in accounted.rules_of(accounted.path_of(row["cause"], row["place"], row["detail"]))
+        and (ranks is None or accounted.loser_of(row["cause"], row["rank"], row["who"]) in (None, *ranks))
+        for row in rows.to_dict("records")
+    ]
+    return float((rows[kept].groupby("rank")["ns"].sum() / rows.groupby("rank")["step"].nunique()).max())
+
+
+@pytest.mark.parametrize(("name", "folder"), [*((name, MORE) for name in READ), *((name, TRACES) for name in BUNDLED)])
+def test_no_finding_costs_more_than_the_ledger_holds_of_what_it_is_about(name: str, folder: Path):
+    _, result = diagnosed(name, folder)
+    for finding in result.findings:
+        if finding.cost_ns:
+            assert finding.cost_ns <= 1.001 * held_ns(finding, result), finding.title
+
+
+def test_idle_times_of_a_recording_without_launches_are_as_unexplained_in_the_finding_as_in_the_ledger():
+    # Of short idle times in recordings with launches, 0 to 74 % are the device's own: without launches nobody knows whose they are.
+    _, result = diagnosed("torch_npu_pp2dp2", MORE)
+    (found,) = (finding for finding in result.findings if finding.rule == "host-bound")
+    assert "the host or the device itself, launches were not recorded" in found.title
+    assert "record the host side with launches" in found.actions[0]
+    idle = [row for row in to_dict(result)["ledger"] if row["cause"] == UNEXPLAINED and row["subject"]["what"] == "idle"]
+    # Of ranks 1 and 3 no kernels were recorded: no finding is about what they idle.
+    assert {row["rank"]: row["finding"] for row in idle} == {0: "host-bound", 1: None, 2: "host-bound", 3: None}
+    assert sum(row["ns"] for row in idle) == pytest.approx(result.ledger.unexplained_ns, rel=0.001)
 
 
 def test_an_image_model_without_loader_workers_waits_for_data_and_with_four_it_does_not():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit.explain.diagnose.work import _once
+from perfkit.explain.diagnose import _moments_order
 
 spans = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12), st.sampled_from([0.1, 0.5, 0.75, 1.0])),
@@ -23,7 +23,7 @@ def test_each_moment_of_a_rank_loses_what_all_that_name_it_remove_and_at_most_al
     removed = np.zeros((3, 60))
     for rank, start, length, fraction in rows:
         removed[rank, start : start + length] += fraction
-    once = _once(frame)
+    once = _moments_order.once(frame)
     found = np.zeros((3, 60))
     for row in once.itertuples():
         assert row.duration_ns > 0

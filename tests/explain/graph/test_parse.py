@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,25 @@ def test_a_real_file_damaged_anywhere_is_still_read(data):
     found = analyse(file).to_json()
     assert all(0 < problem["line"] <= file.num_lines for problem in found["problems"])
     assert found["node_lines"] <= file.num_lines
+
+
+@pytest.mark.parametrize("digits", ["0O", "0o", "1l", "1I", "0O1l"])
+@pytest.mark.parametrize("path", WHOLE[:4], ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_letters_in_the_numbers_of_operators_are_read_as_the_digits_that_they_stand_for(path, digits):
+    """Recognised characters: %10l for %101; a number of one digit keeps it, since a letter alone may be a name."""
+    letters = str.maketrans(digits[::2], digits[1::2])
+    text = path.read_text(encoding="utf-8")
+
+    def misread(number: re.Match[str]) -> str:
+        return number[0][:-1] + number[0][-1:].translate(letters) if len(number[0]) > 2 else number[0]
+
+    damaged = re.sub(r"%\d+(?=[(),\[])", misread, text)
+    found, whole = read(damaged.encode()), read(text.encode())
+    assert [(node.id, node.op, node.arguments, node.line) for node in found.nodes()] == [
+        (node.id, node.op, node.arguments, node.line) for node in whole.nodes()
+    ]
+    assert (found.repaired_lines > 0) == (damaged != text)
+    assert all("is read as" in problem.what for problem in found.problems)
 
 
 PIECES = (

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
+import pandas as pd
 import pytest
 
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.explain.graph import read_graph, sentences, tables
-from perfkit.explain.graph.search import search_graph, worth_seeing
+from perfkit.explain.graph.search import search_graph, search_of, worth_seeing
+from perfkit.face.widgets.graph_place import linked_to_graph
 
 
 def sample(name):
@@ -99,3 +103,25 @@ def test_the_report_of_one_file_keeps_what_the_folder_says(tmp_path):
         assert (one.name, one.analysis) == (name, report.files[name])
         assert "1 files of the folder were not read, such as empty.ir." in sentences.reading_told(one)
     assert report.of("gone.ir").name == report.name == "rank_0.ir"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (data_folder() / "ir").glob("*.ir")))
+def test_a_kernel_leads_to_its_operator_in_the_graph_and_the_scope_shown_there_back_to_the_kernel(name):
+    """MindSpore names a kernel of graph mode by the full scope of its operator."""
+    graph = sample(name)
+    scoped = [node for node in graph.file.nodes() if "/" in node.scope]
+    kernels = linked_to_graph(pd.DataFrame({"name": [node.scope for node in scoped]}))
+    for node, link in zip(scoped, kernels.attrs["links"]["name"], strict=True):
+        search = unquote(link.partition("search=")[2])
+        found = search_graph(graph, search)
+        assert node in found
+        assert {one.short_scope for one in found if one.short_scope.endswith(node.short_scope)} >= {node.short_scope}
+        assert node.short_scope.removeprefix("recompute_") in node.scope  # what the timeline's search finds
+
+
+def test_a_kernel_without_a_scope_leads_nowhere():
+    assert [search_of(name) for name in ("MatMulV2", "aten::mm", "hcom_allReduce__123_0")] == [""] * 3
+    plain = linked_to_graph(pd.DataFrame({"name": ["MatMulV2"], "inside_ns": [1]}))
+    assert "links" not in plain.attrs
+    (link,) = linked_to_graph(pd.DataFrame({"name": ["Default/net-N/a(b)-Cell/Mul-op1"]})).attrs["links"]["name"]
+    assert unquote(link.partition("search=")[2]) == r"a\(b\)-Cell/Mul-op1"

@@ -20,6 +20,7 @@ from perfkit.explain.ledger import Ledger, causes, ledger
 from perfkit.explain.ledger._head import of_head
 from perfkit.explain.ledger._paint import layer, paint, shared
 from perfkit.predict.simulate import simulate
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.load import load
 from tests.explain.diagnose.made import Training, summaries
 from tests.predict.simulate.plans import plan_of
@@ -81,6 +82,9 @@ def _assert_sound(run: Run, found: Ledger) -> None:
     assert found.entries["ns"].dtype == np.int64
     assert set(found.entries["who"]) <= {-1, *run.ranks}
     assert (found.entries["who"] != found.entries["rank"]).all(), "nobody waits for himself"
+    works = found.entries[found.entries["cause"].str.startswith("work/").to_numpy()]
+    own = [rows.groupby(["rank", "step", "cause"])["ns"].sum().to_dict() for rows in (works, found.modules)]
+    assert own[1] in ({}, own[0]), "computing by module too sums to computing"
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -107,6 +111,18 @@ def test_of_recordings_of_device_and_host_less_than_a_twentieth_is_unexplained(n
     assert found is not None
     assert found[1].explained_share is not None
     assert found[1].explained_share >= 0.95
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_where_launches_were_recorded_only_communication_with_ranks_that_were_not_is_unexplained(path: Path):
+    run, told = _read(path) or (None, None)
+    if run is None or not run.has("launches") or run.frame("launches")["launch_ns"].isna().all():
+        pytest.skip("no run by itself, or without launches")
+    lacks = told.entries[told.entries["cause"] == causes.UNEXPLAINED].groupby("detail")["ns"].sum() / told.total_ns
+    assert lacks.drop("communication", errors="ignore").sum() <= 0.02
+    if "communication" in lacks and lacks["communication"] > 0.02:
+        known = causal_graph(run).members()
+        assert (known["num_seen"] < known["group_size"]).any() or known["group_size"].isna().any()
 
 
 @pytest.mark.parametrize("name", DETAILED)

@@ -168,3 +168,22 @@ def test_every_module_that_a_page_imports_is_there_before_its_kernel_is_forked()
                     things = [importlib.import_module(str(node.module)), *imported.values()]
                     missed |= {thing.__name__ for thing in things if inspect.ismodule(thing)} - known
     assert missed == set()
+
+
+PREPARED = """
+import sys, threading
+from perfkit.face.app import preloaded
+preloaded.preload()
+for task in preloaded.prepared():
+    task()
+from perfkit.face.widgets.page_state import page_state
+print((threading.active_count(), "polars" in sys.modules, page_state.cache_info().currsize))
+"""
+
+
+def test_what_forks_find_done_started_no_thread_and_knows_no_visitor(tmp_path):
+    (tmp_path / "perfkit.toml").write_text("[project]\nname = 'broken'\n", encoding="utf-8")
+    (tmp_path / "hardware.toml").write_text("no table", encoding="utf-8")  # of a project, for its pages to tell
+    surroundings = {**os.environ, "PERFKIT_PROJECT": str(tmp_path), "QUERY_STRING": "run=of-somebody"}
+    done = subprocess.run([sys.executable, "-c", PREPARED], env=surroundings, capture_output=True, text=True, check=True)
+    assert ast.literal_eval(done.stdout) == (1, False, 0)

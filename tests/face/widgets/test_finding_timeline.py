@@ -82,3 +82,24 @@ def test_it_opens_at_the_finding_and_follows_the_next_one(run):
         assert view.setup["goto"]["slice"]["start"] == timeline.offset(place.at_ns)
     view.on_message({"type": "view", "start": "1", "end": "2"})
     assert page_state().get("from") == ""
+
+
+def test_every_finding_selects_a_slice_or_the_lanes_of_its_rank(run):
+    findings = diagnose(run).findings
+    view = finding_timeline(docked=True)
+    for name, finding in zip(finding_names(findings), findings, strict=True):
+        page_state().set({"finding": name})
+        timeline, goto = view.wait(), view.setup["goto"]
+        units = goto["pins"] or [goto["slice"]["unit"]]
+        assert {timeline.unit(unit).rank for unit in units} == {place_of(run, finding).ranks[0]}
+
+
+def test_a_docked_one_opens_when_a_finding_is_chosen(run):
+    page_state().set({"finding": None})
+    view = finding_timeline(docked=True)
+    assert (view.status["state"], view.status["docked"]) == ("empty", True)
+    findings = diagnose(run).findings
+    page_state().set({"finding": finding_names(findings)[0]})
+    assert view.wait().run.name == run.name
+    place = place_of(run, findings[0])
+    assert (view.setup["goto"]["start"], view.setup["goto"]["end"]) == (str(place.start_ns), str(place.end_ns))

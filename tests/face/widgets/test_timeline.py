@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from perfkit.core.run import Dropped, Run
 from perfkit.core.schema import TABLES, pandas_dtype
 from perfkit.face import widgets
 from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines import _flows as flows
 from perfkit.face.widgets.timelines import _grid as grid
@@ -27,6 +29,7 @@ from perfkit.face.widgets.timelines import view as timeline_page
 from perfkit.face.widgets.timelines._address import address_of, slice_at
 from perfkit.face.widgets.timelines._marks import keep, read_marks
 from perfkit.face.widgets.timelines._selection import as_csv, detailed, selected
+from perfkit.face.widgets.timelines.beside import timeline_beside
 from perfkit.face.widgets.timelines.data import OVERLAP, Timeline, described, open_timeline
 from perfkit.face.widgets.timelines.events import PART, searchable, walked, whole
 from perfkit.face.widgets.timelines.view import TimelineView
@@ -499,3 +502,45 @@ def test_the_timeline_of_a_path_is_of_that_path_whatever_a_picker_of_the_page_ha
     view = widgets.timeline(SAMPLES / "torch_npu_2rank")
     page_state().set({"rank": "0"})
     assert view.wait().run.name == "torch_npu_2rank"
+
+
+def test_the_queues_of_launches_are_counters_whose_area_is_how_long_launches_waited(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path))
+    for run in (load(SAMPLES / "kineto_resnet", cache=False), load(SAMPLES / "kineto_resnet"), load(SAMPLES / "kineto_resnet")):
+        timeline = open_timeline(run)
+        found = [unit for unit in timeline.counters if unit.process == counting.PACE]
+        assert found
+        area = sum(int((unit.series.value[:-1] * np.diff(unit.series.time_ns)).sum()) for unit in found)
+        launched = run.frame("launches", ranks=[*timeline.opened]).dropna(subset=["launch_ns", "start_ns"])
+        assert area == (launched["start_ns"] - launched["launch_ns"]).clip(lower=0).sum() > 0
+
+
+def test_modules_are_nested_rows_that_no_search_and_no_statistics_count_twice():
+    run = load(Path(__file__).parents[2] / "data" / "traces" / "tracelens" / "h100", cache=False)
+    timeline = open_timeline(run)
+    rows = [unit for unit in timeline.units if unit.process == "modules"]
+    assert any(len(unit.lanes) > 2 for unit in rows)
+    assert not {unit.id for unit in rows} & {unit.id for unit in searchable(timeline)}
+    recorded = sum(len(run.frame(table).dropna(subset=["start_ns"])) for table in ("kernels", "host"))
+    assert sum(lane.count for unit in searchable(timeline) for lane in unit.lanes) == recorded
+
+
+def test_a_timeline_beside_another_one_is_empty_until_a_recording_is_picked_and_leaves_the_address_alone():
+    page_state.cache_clear()
+    picker = widgets.choose_recording(name="beside", optional=True)
+    view = timeline_beside(picker)
+    with pytest.raises(NothingYet):
+        view.wait()
+    assert view.status["state"] == "empty"
+    assert picker.choose(SAMPLES / "kineto_resnet").value.name == "kineto_resnet"
+    assert view.wait().run.name == "kineto_resnet"
+    assert (view.setup["beside"], view.setup["run"]) == (True, "kineto_resnet")
+    before = dict(page_state().values)
+    view.on_message({"type": "view", "start": 0, "end": 50, "path": view.setup["path"]})
+    assert page_state().values == before
+    view.on_message({"type": "run", "path": str(SAMPLES / "torch_npu_2rank")})
+    assert picker.value.name == view.wait().run.name == "torch_npu_2rank"
+    assert picker.choose("").value is None
+    with pytest.raises(NothingYet):
+        view.wait()
+    assert view.status["state"] == "empty"

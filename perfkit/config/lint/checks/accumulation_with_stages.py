@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     facts = facts_of(config)
     if facts is not None and config.dialect == "mindformers" and facts.pipeline > 1 and facts.accumulation > 1:
-        message = f"gradient_accumulation_steps = {facts.accumulation} counts as 1 with {facts.pipeline} stages"
+        message = say(
+            "gradient_accumulation_steps = {accumulation} counts as 1 with {pipeline} stages",
+            accumulation=str(facts.accumulation),
+            pipeline=str(facts.pipeline),
+        )
         yield Found(message=message, key=facts.key("accumulation"))
 
 

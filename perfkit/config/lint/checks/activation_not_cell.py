@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import dotted
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 ACTIVATIONS = frozenset({"silu", "gelu", "relu", "sigmoid", "tanh", "swish", "fast_gelu"})
 
@@ -23,7 +24,7 @@ def _check(code: Code) -> Iterator[Found]:
             and value.rpartition(".")[2] in ACTIVATIONS
             and value.partition(".")[0] in ("ops", "mint", "F", "P")
         ):
-            yield Found(message=f"{ast.unparse(node)[:80]} is a function", line=node.lineno)
+            yield Found(message=say("{code} is a function", code=ast.unparse(node)[:80]), line=node.lineno)
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Environment
+from perfkit.core.texts import say
 
 
 def _check(environment: Environment) -> Iterator[Found]:
@@ -16,10 +17,14 @@ def _check(environment: Environment) -> Iterator[Found]:
         if lost and "$MS_ALLOC_CONF" not in after.value and "${MS_ALLOC_CONF" not in after.value:
             joined = ",".join([*lost, after.value])
             yield Found(
-                message=f"MS_ALLOC_CONF was set on line {before.line}; {', '.join(lost)} is lost here, the last one wins",
+                message=say(
+                    "MS_ALLOC_CONF was set on line {line}; {names} is lost here, the last one wins",
+                    line=str(before.line),
+                    names=", ".join(lost),
+                ),
                 key="MS_ALLOC_CONF",
                 line=after.line,
-                fix=f'join with commas: MS_ALLOC_CONF="{joined}"',
+                fix=say('join with commas: MS_ALLOC_CONF="{joined}"', joined=joined),
             )
 
 

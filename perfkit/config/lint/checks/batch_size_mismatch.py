@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     runner, dataset = config.get("runner_config.batch_size"), config.get("train_dataset.batch_size")
     if isinstance(runner, int) and isinstance(dataset, int) and runner != dataset:
-        yield Found(message=f"runner {runner}, dataset {dataset}; the runner's counts", key="train_dataset.batch_size")
+        yield Found(
+            message=say("runner {runner}, dataset {dataset}; the runner's counts", runner=str(runner), dataset=str(dataset)),
+            key="train_dataset.batch_size",
+        )
 
 
 CHECK = Check(

@@ -8,6 +8,7 @@ from perfkit.config.lint.bprop import minimal_inputs, used_inputs
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import step_methods
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -18,8 +19,9 @@ def _check(code: Code) -> Iterator[Found]:
         missing = sorted(needed.needed - stated.indices)
         beyond = sorted(index for index in stated.indices if index >= needed.total)
         if missing or beyond:
-            what = f"{missing} are read but not kept" if missing else f"{beyond} do not exist"
-            message = f"used_bprop_inputs = {sorted(stated.indices)}: {what}"
+            form = "{indices}: {missing} are read but not kept" if missing else "{indices}: {beyond} do not exist"
+            indices = f"used_bprop_inputs = {sorted(stated.indices)}"
+            message = say(form, indices=indices, missing=str(missing), beyond=str(beyond))
             yield Found(message=message, line=stated.line, fix=f"self.used_bprop_inputs = {sorted(needed.needed)}")
 
 

@@ -8,6 +8,7 @@ from perfkit.config.lint.bprop import minimal_inputs, used_inputs
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import step_methods
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -17,8 +18,13 @@ def _check(code: Code) -> Iterator[Found]:
             continue
         names = f"self.used_bprop_inputs = {sorted(needed.needed)}"
         if len(needed.needed) < needed.total:
-            message = f"{owner.name}.bprop uses {len(needed.needed)} of {needed.total} values, all are kept"
-            yield Found(message=message, line=method.lineno, fix=f"in __init__: {names} (inputs, output, dout)")
+            message = say(
+                "{name}.bprop uses {needed} of {total} values, all are kept",
+                name=owner.name,
+                needed=str(len(needed.needed)),
+                total=str(needed.total),
+            )
+            yield Found(message=message, line=method.lineno, fix=say("in __init__: {names} (inputs, output, dout)", names=names))
 
 
 CHECK = Check(

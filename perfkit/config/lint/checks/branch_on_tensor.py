@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import dotted, every_nth, step_loops
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 NAMES = ("loss", "grad_norm", "global_norm", "overflow", "cond")
 
@@ -17,7 +18,10 @@ def _check(code: Code) -> Iterator[Found]:
         for statement in loop.body:
             for node in ast.walk(statement):
                 if isinstance(node, (ast.If, ast.While)) and _asks_a_tensor(node.test) and not every_nth(code, node):
-                    yield Found(message=f"if {ast.unparse(node.test)[:70]}: waits for the device in every step", line=node.lineno)
+                    yield Found(
+                        message=say("if {code}: waits for the device in every step", code=ast.unparse(node.test)[:70]),
+                        line=node.lineno,
+                    )
 
 
 def _asks_a_tensor(test: ast.expr) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, dotted, hot_nodes
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -23,7 +24,7 @@ def _check(code: Code) -> Iterator[Found]:
             else None
         )
         if subject is not None and dotted(subject).startswith("self.") and dotted(subject).rpartition(".")[2] in WEIGHTS:
-            yield Found(message=f"{ast.unparse(node)[:80]} casts the same values in every step", line=node.lineno)
+            yield Found(message=say("{code} casts the same values in every step", code=ast.unparse(node)[:80]), line=node.lineno)
 
 
 WEIGHTS = frozenset({"weight", "bias", "mask", "freqs_cis", "cos", "sin", "embedding_table", "gamma", "beta"})

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 COMMENT = re.compile(r"#.*?device[ _]num\s*=\s*(\d+)", re.IGNORECASE)
 
@@ -18,7 +19,14 @@ def _check(config: Config) -> Iterator[Found]:
         return
     for number, line in enumerate(config.text.splitlines(), 1):
         if (found := COMMENT.search(line)) and int(found[1]) != facts.devices:
-            yield Found(message=f"the comment says {found[1]} devices, the sizes multiply to {facts.devices}", line=number)
+            yield Found(
+                message=say(
+                    "the comment says {found} devices, the sizes multiply to {devices}",
+                    found=str(found[1]),
+                    devices=str(facts.devices),
+                ),
+                line=number,
+            )
 
 
 CHECK = Check(

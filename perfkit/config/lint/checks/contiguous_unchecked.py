@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import hot_nodes, imports
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -17,7 +18,7 @@ def _check(code: Code) -> Iterator[Found]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "contiguous":
             continue
         if not isinstance(node.func.value, ast.Subscript) and not _asked(code, node):
-            yield Found(message=f"{ast.unparse(node)[:80]} may copy", line=node.lineno)
+            yield Found(message=say("{code} may copy", code=ast.unparse(node)[:80]), line=node.lineno)
 
 
 def _asked(code: Code, node: ast.AST) -> bool:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 KNOWN = ("colossalai_cp", "ulysses_cp", "hybird_cp", "hybrid_cp")
 
@@ -15,8 +16,11 @@ def _check(config: Config) -> Iterator[Found]:
     algorithm = config.get("parallel_config.context_parallel_algo")
     if config.dialect == "mindformers" and algorithm is not None and algorithm not in KNOWN:
         near = get_close_matches(str(algorithm), KNOWN, 1, 0.3)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(KNOWN)}"
-        yield Found(message=f"{str(algorithm)!r} is no algorithm; {hint}", key="parallel_config.context_parallel_algo")
+        hint = say("did you mean {near}?", near=near[0]) if near else say("known are {names}", names=", ".join(KNOWN))
+        yield Found(
+            message=say("{algorithm} is no algorithm; {hint}", algorithm=repr(str(algorithm)), hint=hint),
+            key="parallel_config.context_parallel_algo",
+        )
 
 
 CHECK = Check(

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     facts = facts_of(config)
     if facts is not None and config.dialect == "mindformers" and facts.context > 1 and facts.sequence_parallel:
-        message = f"context parallel {facts.context}: sequence parallel is ignored"
+        message = say("context parallel {context}: sequence parallel is ignored", context=str(facts.context))
         yield Found(message=message, key="parallel_config.use_seq_parallel")
 
 

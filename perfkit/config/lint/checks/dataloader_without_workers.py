@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, constant, keyword
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -17,7 +18,7 @@ def _check(code: Code) -> Iterator[Found]:
             if workers is None or constant(workers) == 0:
                 yield Found(message="DataLoader without num_workers reads on the main thread", line=node.lineno)
         elif called_name(node) in ("GeneratorDataset", "MindDataset") and constant(keyword(node, "num_parallel_workers")) == 1:
-            yield Found(message=f"{called_name(node)} with one worker", line=node.lineno)
+            yield Found(message=say("{call} with one worker", call=called_name(node)), line=node.lineno)
 
 
 CHECK = Check(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -19,7 +20,10 @@ def _check(config: Config) -> Iterator[Found]:
     product = sizes[0] * sizes[1] * sizes[2] * sizes[3]
     if product != stated:
         text = " x ".join(map(str, sizes))
-        yield Found(message=f"{text} = {product}, but {stated} devices are named", key="parallel_config")
+        yield Found(
+            message=say("{text} = {product}, but {stated} devices are named", text=text, product=str(product), stated=str(stated)),
+            key="parallel_config",
+        )
 
 
 CHECK = Check(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Environment
+from perfkit.core.texts import say
 
 SWITCHES = ("MS_SIMULATION_LEVEL", "MS_KERNEL_LAUNCH_SKIP")
 
@@ -16,7 +17,9 @@ def _check(environment: Environment) -> Iterator[Found]:
     for name in SWITCHES:
         found = environment.last(name)
         if found is not None and found.value not in ("", "0"):
-            yield Found(message=f"{name}={found.value}: nothing is trained", key=name, line=found.line)
+            yield Found(
+                message=say("{name}={value}: nothing is trained", name=str(name), value=found.value), key=name, line=found.line
+            )
 
 
 CHECK = Check(

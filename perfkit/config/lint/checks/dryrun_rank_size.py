@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Environment
+from perfkit.core.texts import say
 
 
 def _check(environment: Environment) -> Iterator[Found]:
@@ -13,7 +14,11 @@ def _check(environment: Environment) -> Iterator[Found]:
     if size is None or rank is None or not size.value.isdigit() or not rank.value.isdigit():
         return
     if int(rank.value) >= int(size.value):
-        yield Found(message=f"RANK_ID={rank.value} with RANK_SIZE={size.value}", key="RANK_ID", line=rank.line)
+        yield Found(
+            message=say("RANK_ID={value} with RANK_SIZE={value_2}", value=rank.value, value_2=size.value),
+            key="RANK_ID",
+            line=rank.line,
+        )
 
 
 CHECK = Check(

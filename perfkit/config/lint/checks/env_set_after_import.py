@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import constant, dotted
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 READ_AT_IMPORT = ("MS_", "GLOG_", "HCCL_", "ASCEND_", "CUDA_VISIBLE", "NCCL_", "PYTORCH_", "DEVICE_ID", "RANK_")
 
@@ -21,7 +22,10 @@ def _check(code: Code) -> Iterator[Found]:
             if isinstance(target, ast.Subscript) and dotted(target.value) == "os.environ":
                 name = str(constant(target.slice) or "")
                 if name.startswith(READ_AT_IMPORT) and node.lineno > imported:
-                    yield Found(message=f"{name} is set after the import on line {imported}", line=node.lineno)
+                    yield Found(
+                        message=say("{name} is set after the import on line {imported}", name=str(name), imported=str(imported)),
+                        line=node.lineno,
+                    )
 
 
 def _is_framework(node: ast.Import | ast.ImportFrom) -> bool:

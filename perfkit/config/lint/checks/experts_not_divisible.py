@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -15,10 +16,15 @@ def _check(config: Config) -> Iterator[Found]:
     if facts is None or facts.expert < 2 or not isinstance(experts, int):
         return
     if experts % facts.expert:
-        yield Found(message=f"{experts} experts cannot be dealt out over {facts.expert}", key=facts.key("expert"))
+        yield Found(
+            message=say("{experts} experts cannot be dealt out over {expert}", experts=str(experts), expert=str(facts.expert)),
+            key=facts.key("expert"),
+        )
     group = facts.data * facts.tensor * facts.context
     if config.dialect != "megatron" and group % facts.expert:
-        message = f"expert parallel {facts.expert} does not divide data x tensor x context = {group}"
+        message = say(
+            "expert parallel {expert} does not divide data x tensor x context = {group}", expert=str(facts.expert), group=str(group)
+        )
         yield Found(message=message, key=facts.key("expert"))
 
 

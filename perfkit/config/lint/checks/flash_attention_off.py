@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of, is_inference, is_on
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 from perfkit.core.units import format_bytes
 
 LONG = 2048
@@ -21,7 +22,9 @@ def _check(config: Config) -> Iterator[Found]:
         return
     if not is_on(config, key):
         size = 5 * facts.heads * facts.seq_length**2 * max(facts.batch, 1) // (facts.tensor * facts.context**2)
-        yield Found(message=f"scores of {format_bytes(size)} are stored for every layer and micro batch", key=key)
+        yield Found(
+            message=say("scores of {amount} are stored for every layer and micro batch", amount=format_bytes(size)), key=key
+        )
 
 
 CHECK = Check(

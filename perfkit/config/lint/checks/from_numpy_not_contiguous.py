@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
     for node in code.nodes(ast.Call):
         if called_name(node) == "from_numpy" and node.args and _is_strided(node.args[0]):
-            yield Found(message=f"{ast.unparse(node)[:80]} copies: the array is not contiguous", line=node.lineno)
+            yield Found(message=say("{code} copies: the array is not contiguous", code=ast.unparse(node)[:80]), line=node.lineno)
 
 
 def _is_strided(node: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -18,16 +19,28 @@ def _check(config: Config) -> Iterator[Found]:
         product = facts.data * facts.batch * facts.micro_batches
         if stated != product:
             text = f"{facts.data} x {facts.batch} x {facts.micro_batches} = {product}"
-            yield Found(message=f"the global batch of {stated} is not {text}", key="dataset_config.global_batch_size")
+            yield Found(
+                message=say("the global batch of {stated} is not {text}", stated=str(stated), text=text),
+                key="dataset_config.global_batch_size",
+            )
     world = config.get("world_size") or config.get("data_parallel_size")
     if facts.global_batch and isinstance(world, int):
         data = max(1, world // (facts.tensor * facts.pipeline * facts.context)) if config.get("world_size") else world
         if facts.global_batch % (data * facts.batch):
-            text = f"{facts.batch} x {data} replicas"
-            yield Found(message=f"the global batch of {facts.global_batch} is no multiple of {text}", key=facts.key("global_batch"))
+            text = say("{batch} x {data} replicas", batch=str(facts.batch), data=str(data))
+            yield Found(
+                message=say(
+                    "the global batch of {global_batch} is no multiple of {text}", global_batch=str(facts.global_batch), text=text
+                ),
+                key=facts.key("global_batch"),
+            )
     elif facts.global_batch and facts.global_batch % facts.batch:
         yield Found(
-            message=f"the global batch of {facts.global_batch} is no multiple of the micro batch of {facts.batch}",
+            message=say(
+                "the global batch of {global_batch} is no multiple of the micro batch of {batch}",
+                global_batch=str(facts.global_batch),
+                batch=str(facts.batch),
+            ),
             key=facts.key("global_batch"),
         )
 

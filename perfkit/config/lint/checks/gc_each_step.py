@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import dotted, every_nth, hot_nodes, only_where
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -17,7 +18,9 @@ def _check(code: Code) -> Iterator[Found]:
             and dotted(node.func) in ("gc.collect", "torch.cuda.empty_cache", "ms.hal.empty_cache")
             and not every_nth(code, node)
         ):
-            yield Found(message=f"{ast.unparse(node)} in every step{only_where(code, node)}", line=node.lineno)
+            yield Found(
+                message=say("{code} in every step{where}", code=ast.unparse(node), where=only_where(code, node)), line=node.lineno
+            )
 
 
 CHECK = Check(

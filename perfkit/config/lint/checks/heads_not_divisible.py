@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -22,7 +23,10 @@ def _check(config: Config) -> Iterator[Found]:
             continue
         if name == "kv_heads" and count < facts.tensor and facts.tensor % count == 0 and config.dialect != "mindformers":
             continue  # Megatron copies key-value heads where there are fewer than devices
-        yield Found(message=f"{count} {title} cannot be cut {ways} ways", key=facts.key(name))
+        yield Found(
+            message=say("{count} {title} cannot be cut {ways} ways", count=str(count), title=title, ways=str(ways)),
+            key=facts.key(name),
+        )
 
 
 CHECK = Check(

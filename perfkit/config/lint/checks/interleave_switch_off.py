@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import is_on
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -17,7 +18,10 @@ def _check(config: Config) -> Iterator[Found]:
         and chunks > 1
         and not is_on(config, "parallel.pipeline_config.pipeline_interleave")
     ):
-        yield Found(message=f"pp_interleave_num = {chunks} has no effect", key="model.model_config.pp_interleave_num")
+        yield Found(
+            message=say("pp_interleave_num = {chunks} has no effect", chunks=str(chunks)),
+            key="model.model_config.pp_interleave_num",
+        )
 
 
 CHECK = Check(

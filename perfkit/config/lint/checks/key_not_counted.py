@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     document = config.plan.document if config.plan is not None else None
     for key, decides in getattr(document, "unread", ()):
-        yield Found(message=f"{key} is not counted in predictions; {decides}", key=key)
+        yield Found(message=say("{key} is not counted in predictions; {decides}", key=key, decides=decides), key=key)
     for key in getattr(document, "unknown", ()):
-        yield Found(message=f"{key} is not known to perfkit; it may decide time or memory", key=key)
+        yield Found(message=say("{key} is not known to perfkit; it may decide time or memory", key=key), key=key)
 
 
 CHECK = Check(

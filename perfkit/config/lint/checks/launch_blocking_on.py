@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Environment
+from perfkit.core.texts import say
 
 SWITCHES = ("ASCEND_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING", "TASK_QUEUE_ENABLE")
 
@@ -15,7 +16,9 @@ def _check(environment: Environment) -> Iterator[Found]:
         found = environment.last(name)
         wanted = "0" if name == "TASK_QUEUE_ENABLE" else "1"
         if found is not None and found.value == wanted:
-            yield Found(message=f"{name}={found.value}: launches are not queued", key=name, line=found.line)
+            yield Found(
+                message=say("{name}={value}: launches are not queued", name=str(name), value=found.value), key=name, line=found.line
+            )
 
 
 CHECK = Check(

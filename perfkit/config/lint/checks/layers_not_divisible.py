@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -22,11 +23,26 @@ def _check(config: Config) -> Iterator[Found]:
     if not all(isinstance(item, int) for item in flat) or sum(flat) == rest:
         return
     key = "model.model_config.offset" if offset is not None else facts.key("layers")
-    stated = f"offset {offset} adds up to {sum(flat)}" if offset is not None else "there is no offset"
+    stated = (
+        say("offset {offset} adds up to {flat}", offset=str(offset), flat=str(sum(flat)))
+        if offset is not None
+        else "there is no offset"
+    )
     yield Found(
-        message=f"{facts.layers + extra} layers on {facts.pipeline} stages x {facts.virtual} chunks leave {rest}, but {stated}",
+        message=say(
+            "{value} layers on {pipeline} stages x {virtual} chunks leave {rest}, but {stated}",
+            value=str(facts.layers + extra),
+            pipeline=str(facts.pipeline),
+            virtual=str(facts.virtual),
+            rest=str(rest),
+            stated=stated,
+        ),
         key=key,
-        fix=f"let the offsets add up to {rest}, for example {[1] * rest + [0] * (facts.pipeline - rest)}"
+        fix=say(
+            "let the offsets add up to {rest}, for example {value}",
+            rest=str(rest),
+            value=str([1] * rest + [0] * (facts.pipeline - rest)),
+        )
         if rest <= facts.pipeline
         else "",
     )

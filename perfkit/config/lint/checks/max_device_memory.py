@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.dialects.memory_text import POOL_KEY, size_of
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 from perfkit.core.units import GIB, format_bytes
 
 DEVICE_BYTES = 64 * GIB
@@ -25,10 +26,20 @@ def _check(config: Config) -> Iterator[Found]:
     key = ".".join(POOL_KEY)
     text = format_bytes(found) if (stated := config.get(key)) is None else stated
     if found >= usable:
-        message = f"{text} leave no room on a device of {format_bytes(device)}, of which {format_bytes(usable)} can be used"
+        message = say(
+            "{text} leave no room on a device of {amount}, of which {second} can be used",
+            text=text,
+            amount=format_bytes(device),
+            second=format_bytes(usable),
+        )
         yield Found(message=message, key=key)
     elif found > advised:
-        message = f"{text} are more than the advised {format_bytes(advised)} on a device of {format_bytes(device)}"
+        message = say(
+            "{text} are more than the advised {amount} on a device of {second}",
+            text=text,
+            amount=format_bytes(advised),
+            second=format_bytes(device),
+        )
         yield Found(message=message, key=key, severity="warning")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of, is_inference
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -18,7 +19,10 @@ def _check(config: Config) -> Iterator[Found]:
         and facts.micro_batches > 1
         and not is_inference(config)
     ):
-        yield Found(message=f"micro_batch_num = {facts.micro_batches} counts as 1", key=facts.key("micro_batches"))
+        yield Found(
+            message=say("micro_batch_num = {micro_batches} counts as 1", micro_batches=str(facts.micro_batches)),
+            key=facts.key("micro_batches"),
+        )
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 LIMIT = 0.1
 
@@ -17,7 +18,7 @@ def _check(config: Config) -> Iterator[Found]:
         return
     bubble = (facts.pipeline - 1) / (facts.virtual * facts.micro_batches)
     if bubble > LIMIT:
-        yield Found(message=f"bubble {bubble:.1%} of the useful time", key=facts.key("micro_batches"))
+        yield Found(message=say("bubble {bubble} of the useful time", bubble=format(bubble, ".1%")), key=facts.key("micro_batches"))
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -15,7 +16,12 @@ def _check(config: Config) -> Iterator[Found]:
         return
     share = (facts.pipeline - 1) / (facts.micro_batches + facts.pipeline - 1)
     yield Found(
-        message=f"{facts.micro_batches} micro batches for {facts.pipeline} stages: the pipeline is never full, bubble {share:.0%}",
+        message=say(
+            "{micro_batches} micro batches for {pipeline} stages: the pipeline is never full, bubble {share}",
+            micro_batches=str(facts.micro_batches),
+            pipeline=str(facts.pipeline),
+            share=format(share, ".0%"),
+        ),
         key=facts.key("micro_batches"),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -14,7 +15,10 @@ def _check(config: Config) -> Iterator[Found]:
     copies = config.get("model.model_config.fine_grain_interleave", 1)
     if facts is not None and isinstance(copies, int) and copies > 1 and (facts.tensor == 1 or not facts.sequence_parallel):
         missing = "tensor parallel above 1" if facts.tensor == 1 else "use_seq_parallel"
-        yield Found(message=f"fine_grain_interleave = {copies} needs {missing}", key="model.model_config.fine_grain_interleave")
+        yield Found(
+            message=say("fine_grain_interleave = {copies} needs {missing}", copies=str(copies), missing=missing),
+            key="model.model_config.fine_grain_interleave",
+        )
 
 
 CHECK = Check(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import dotted, step_loops
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 NAMES = ("grad", "acc", "total", "ema", "running", "moment")
 
@@ -18,7 +19,11 @@ def _check(code: Code) -> Iterator[Found]:
             for node in ast.walk(statement):
                 if isinstance(node, ast.Assign) and len(node.targets) == 1 and _adds_to(node):
                     name = dotted(node.targets[0])
-                    yield Found(message=f"{ast.unparse(node)[:80]} makes a new tensor", line=node.lineno, fix=f"{name}.add_(...)")
+                    yield Found(
+                        message=say("{code} makes a new tensor", code=ast.unparse(node)[:80]),
+                        line=node.lineno,
+                        fix=f"{name}.add_(...)",
+                    )
 
 
 def _adds_to(node: ast.Assign) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -22,8 +23,15 @@ def _check(config: Config) -> Iterator[Found]:
         or (rows[0] is not offset and len(rows) != facts.virtual)
         or flat_for_chunks
     ):
-        expected = f"[{facts.pipeline} numbers]" if facts.virtual == 1 else f"{facts.virtual} lists of {facts.pipeline} numbers"
-        yield Found(message=f"offset {offset} has the wrong shape, expected {expected}", key="model.model_config.offset")
+        expected = (
+            say("[{pipeline} numbers]", pipeline=str(facts.pipeline))
+            if facts.virtual == 1
+            else say("{virtual} lists of {pipeline} numbers", virtual=str(facts.virtual), pipeline=str(facts.pipeline))
+        )
+        yield Found(
+            message=say("offset {offset} has the wrong shape, expected {expected}", offset=str(offset), expected=expected),
+            key="model.model_config.offset",
+        )
 
 
 CHECK = Check(

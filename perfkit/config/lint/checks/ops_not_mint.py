@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, dotted, hot_nodes
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 AXIS = {"axis": "dim"}
 FUNCTIONAL = "mint.nn.functional"
@@ -38,13 +39,17 @@ def _check(code: Code) -> Iterator[Found]:
         name = called_name(node) if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and name in MINT and dotted(node.func) == f"ops.{name}":
             target, renamed = MINT[name]
-            changed = [f"{renamed[word.arg]} for {word.arg}" for word in node.keywords if word.arg in renamed]
+            changed = [
+                say("{renamed} for {arg}", renamed=str(renamed[word.arg]), arg=str(word.arg))
+                for word in node.keywords
+                if word.arg in renamed
+            ]
             if name in UNSTATED:
                 keyword, position, same = UNSTATED[name]
                 stated = len(node.args) > position or keyword in {word.arg for word in node.keywords}
-                changed += [] if stated else [f"{same}, which ops takes without being told"]
-            fix = f"{target}(...)" + (f", with {' and '.join(changed)}" if changed else "")
-            yield Found(message=f"ops.{name} has a faster {target}", line=node.lineno, fix=fix)
+                changed += [] if stated else [say("{same}, which ops takes without being told", same=same)]
+            fix = f"{target}(...)" + (say(", with {names}", names=" and ".join(changed)) if changed else "")
+            yield Found(message=say("ops.{name} has a faster {target}", name=str(name), target=target), line=node.lineno, fix=fix)
 
 
 CHECK = Check(

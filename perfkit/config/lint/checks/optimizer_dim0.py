@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -19,7 +20,11 @@ def _check(config: Config) -> Iterator[Found]:
     whole = [f"{name} {size}" for name, size in rows.items() if size and size // cut.get(name, 1) % shards]
     if whole:
         yield Found(
-            message=f"rows of {', '.join(whole)} do not divide over {shards} shards: these weights stay whole",
+            message=say(
+                "rows of {names} do not divide over {shards} shards: these weights stay whole",
+                names=", ".join(whole),
+                shards=str(shards),
+            ),
             key=facts.key("zero_shard"),
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import dotted, step_methods
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -16,7 +17,7 @@ def _check(code: Code) -> Iterator[Found]:
         is_optimizer = "Optimizer" in bases or owner.name.endswith(("Optimizer", "AdamW", "Adam", "SGD", "Lamb", "Muon"))
         decorated = [dotted(item.func if isinstance(item, ast.Call) else item) for item in method.decorator_list]
         if is_optimizer and not any(name.rpartition(".")[2] in ("jit", "ms_function") for name in decorated):
-            yield Found(message=f"{owner.name}.construct is not compiled", line=method.lineno)
+            yield Found(message=say("{name}.construct is not compiled", name=owner.name), line=method.lineno)
 
 
 CHECK = Check(

@@ -8,6 +8,7 @@ from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of, is_inference
 from perfkit.config.lint.subjects import Config
 from perfkit.core.params import count_params
+from perfkit.core.texts import say
 from perfkit.core.units import format_bytes
 
 
@@ -25,9 +26,13 @@ def _check(config: Config) -> Iterator[Found]:
     if config.plan is not None:
         parameters = int(count_params(config.plan.model).total) // (facts.tensor * facts.pipeline)
         state = config.plan.optimizer.state_bytes_per_parameter * parameters
-        saved = f"; sharding it over {facts.data} replicas saves {format_bytes(state - state // facts.data)} a device"
+        saved = say(
+            "; sharding it over {data} replicas saves {amount} a device",
+            data=str(facts.data),
+            amount=format_bytes(state - state // facts.data),
+        )
     key = "parallel.enable_parallel_optimizer" if config.dialect == "mindformers" else facts.key("tensor")
-    yield Found(message=f"{facts.data} replicas keep the same optimizer state{saved}", key=key)
+    yield Found(message=say("{data} replicas keep the same optimizer state{saved}", data=str(facts.data), saved=saved), key=key)
 
 
 CHECK = Check(

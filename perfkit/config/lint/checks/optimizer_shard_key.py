@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import is_on
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     value = config.get("parallel_config.optimizer_shard")
     if config.dialect == "mindformers" and value is True and not is_on(config, "parallel.enable_parallel_optimizer"):
         yield Found(
-            message=f"optimizer_shard = {value} has no effect, and enable_parallel_optimizer is off",
+            message=say("optimizer_shard = {value} has no effect, and enable_parallel_optimizer is off", value=str(value)),
             key="parallel_config.optimizer_shard",
         )
 

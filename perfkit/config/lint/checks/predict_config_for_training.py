@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import is_on
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -15,12 +16,14 @@ def _check(config: Config) -> Iterator[Found]:
     mode = str(config.get("run_mode", "train"))
     missing = [name for name in ("train_dataset", "optimizer") if config.get(name, None) is None]
     if mode.startswith("predict"):
-        yield Found(message=f"run_mode is {mode}", key="run_mode")
+        yield Found(message=say("run_mode is {mode}", mode=mode), key="run_mode")
     elif is_on(config, "model.model_config.use_past"):
         key = "model.model_config.use_past"
         yield Found(message="use_past is on: the key-value cache of inference", key=key, severity="error" if missing else "warning")
     elif missing and config.get("run_mode") is not None:
-        yield Found(message=f"run_mode is {mode}, but there is no {' and no '.join(missing)}", key="run_mode")
+        yield Found(
+            message=say("run_mode is {mode}, but there is no {names}", mode=mode, names=" and no ".join(missing)), key="run_mode"
+        )
 
 
 CHECK = Check(

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import is_on
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     start = config.get("profile_start_step", 1)
     if is_on(config, "profile") and is_on(config, "init_start_profile") and isinstance(start, int) and start > 1:
-        yield Found(message=f"init_start_profile: the start step {start} is ignored", key="init_start_profile")
+        yield Found(
+            message=say("init_start_profile: the start step {start} is ignored", start=str(start)), key="init_start_profile"
+        )
 
 
 CHECK = Check(

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import is_on
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     epochs = config.get("runner_config.epochs", 1)
     if is_on(config, "profile") and isinstance(epochs, int) and epochs > 1:
-        yield Found(message=f"profile is on in a training of {epochs} epochs", key="profile")
+        yield Found(message=say("profile is on in a training of {epochs} epochs", epochs=str(epochs)), key="profile")
 
 
 CHECK = Check(

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import recorded_steps
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     window = recorded_steps(config)
     if window is not None and window[0] <= 3:
-        yield Found(message=f"the profile starts at step {window[0]}; the first steps compile", key=window[2])
+        yield Found(
+            message=say("the profile starts at step {window}; the first steps compile", window=str(window[0])), key=window[2]
+        )
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import recorded_steps
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 MOST = 4
 
@@ -18,10 +19,18 @@ def _check(config: Config) -> Iterator[Found]:
     start, stop, _, key = window
     steps = stop - start + 1
     if steps > MOST:
-        yield Found(message=f"{steps} steps are recorded; 2 to {MOST} are enough", key=key)
+        yield Found(message=say("{steps} steps are recorded; 2 to {most} are enough", steps=str(steps), most=str(MOST)), key=key)
     elif steps < 1:
         taken = "1 and 10 are taken" if config.dialect == "mindformers" else "none is recorded"
-        yield Found(message=f"the profile stops at step {stop} before it starts at {start}: {taken}", key=key)
+        yield Found(
+            message=say(
+                "the profile stops at step {stop} before it starts at {start}: {taken}",
+                stop=str(stop),
+                start=str(start),
+                taken=taken,
+            ),
+            key=key,
+        )
 
 
 CHECK = Check(

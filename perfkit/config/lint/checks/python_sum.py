@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import dotted, hot_nodes
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 NAMES = ("loss", "grad", "norm", "tensor", "output", "logit")
 
@@ -21,7 +22,9 @@ def _check(code: Code) -> Iterator[Found]:
                 for name in names
                 for known in NAMES
             ):
-                yield Found(message=f"{ast.unparse(node)[:80]} launches an operator for every element", line=node.lineno)
+                yield Found(
+                    message=say("{code} launches an operator for every element", code=ast.unparse(node)[:80]), line=node.lineno
+                )
 
 
 CHECK = Check(

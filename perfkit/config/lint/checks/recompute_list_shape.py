@@ -8,6 +8,7 @@ from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.recompute import lists_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -18,11 +19,16 @@ def _check(config: Config) -> Iterator[Found]:
         rows = value if value and isinstance(value[0], list) else [value]
         wrong = any(not isinstance(row, list) or len(row) != facts.pipeline for row in rows)
         if rows is not value:
-            expected = f"{facts.pipeline} counts"
+            expected = say("{pipeline} counts", pipeline=str(facts.pipeline))
         else:
-            wrong, expected = wrong or len(rows) != facts.virtual, f"{facts.virtual} lists of {facts.pipeline} counts"
+            wrong, expected = (
+                wrong or len(rows) != facts.virtual,
+                say("{virtual} lists of {pipeline} counts", virtual=str(facts.virtual), pipeline=str(facts.pipeline)),
+            )
         if wrong:
-            yield Found(message=f"{value} has the wrong shape, expected {expected}", key=key)
+            yield Found(
+                message=say("{value} has the wrong shape, expected {expected}", value=str(value), expected=expected), key=key
+            )
 
 
 CHECK = Check(

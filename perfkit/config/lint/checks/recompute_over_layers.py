@@ -8,6 +8,7 @@ from typing import Any
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -19,7 +20,16 @@ def _check(config: Config) -> Iterator[Found]:
     for name in ("select_recompute", "select_comm_recompute"):
         for rank, (most, first, more) in enumerate(zip_longest(layers, full, _flat(config.get(f"{section}.{name}")), fillvalue=0)):
             if layers and more and first + more > most:
-                yield Found(message=f"rank {rank}: {first} + {more} > {most} layers", key=f"{section}.{name}")
+                yield Found(
+                    message=say(
+                        "rank {rank}: {first} + {more} > {most} layers",
+                        rank=str(rank),
+                        first=str(first),
+                        more=str(more),
+                        most=str(most),
+                    ),
+                    key=f"{section}.{name}",
+                )
 
 
 def _flat(value: Any) -> list[int]:

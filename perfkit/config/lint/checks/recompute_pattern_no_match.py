@@ -8,6 +8,7 @@ from perfkit.config.lint.check import Check, Found, Severity
 from perfkit.config.lint.recompute import has_known_names, patterns_of
 from perfkit.config.lint.subjects import Config
 from perfkit.core.patterns import check_patterns
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -19,9 +20,13 @@ def _check(config: Config) -> Iterator[Found]:
         return  # a piece does not name its model, and most of these are no names of this one's layers
     for (key, _), checked in zip(found, judged, strict=True):
         if not checked.matched:
-            hint = f"; did you mean {checked.repaired}?" if checked.repaired else ""
+            hint = say("; did you mean {repaired}?", repaired=checked.repaired) if checked.repaired else ""
             severity: Severity = "error" if checked.candidates else "warning"
-            yield Found(message=f"{checked.pattern} matches no operator of a layer{hint}", key=key, severity=severity)
+            yield Found(
+                message=say("{pattern} matches no operator of a layer{hint}", pattern=checked.pattern, hint=hint),
+                key=key,
+                severity=severity,
+            )
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.recompute import patterns_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 WANTED = (r"feed_forward\.w1\.reshape", r"feed_forward\.w2\.reshape")
 
@@ -17,8 +18,8 @@ def _check(config: Config) -> Iterator[Found]:
         return
     missing = [pattern for pattern in WANTED if pattern not in found]
     if missing:
-        message = f"feed_forward.mul is recomputed without {' and '.join(missing)}"
-        yield Found(message=message, key=found[r"feed_forward\.mul"], fix=f"add {', '.join(missing)}")
+        message = say("feed_forward.mul is recomputed without {names}", names=" and ".join(missing))
+        yield Found(message=message, key=found[r"feed_forward\.mul"], fix=say("add {names}", names=", ".join(missing)))
 
 
 CHECK = Check(

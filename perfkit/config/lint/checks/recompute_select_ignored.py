@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -13,7 +14,7 @@ def _check(config: Config) -> Iterator[Found]:
     if isinstance(section, Mapping) and section.get("recompute") is True:
         for key in ("select_recompute", "select_comm_recompute"):
             if section.get(key):
-                yield Found(message=f"recompute: True wins over {key}", key=f"recompute_config.{key}")
+                yield Found(message=say("recompute: True wins over {key}", key=key), key=f"recompute_config.{key}")
 
 
 CHECK = Check(

@@ -9,6 +9,7 @@ from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.recompute import lists_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -18,7 +19,10 @@ def _check(config: Config) -> Iterator[Found]:
     for key, value in lists_of(config):
         counts = [item for item in value if isinstance(item, int)]
         if len(counts) == len(value) == facts.pipeline and any(after > before for before, after in pairwise(counts)):
-            yield Found(message=f"{value}: a later stage recomputes more, although stage 0 holds most micro batches", key=key)
+            yield Found(
+                message=say("{value}: a later stage recomputes more, although stage 0 holds most micro batches", value=str(value)),
+                key=key,
+            )
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Text
+from perfkit.core.texts import say
 
 BEHIND = re.compile(r"^(\s*)([^#\n]*:\s*\[[^\]#]*\])\s*([^\s,#\]\)}][^#\n]*)")
 KEY = re.compile(r"^(\s*)([^\s#:][^#:]*):(\s|$)")
@@ -27,14 +28,18 @@ def _check(text: Text) -> Iterator[Found]:
             yield Found(message="indented with a tab", line=number, fix="use spaces")
         if found := BEHIND.match(line):
             yield Found(
-                message=f"remove {found[3].strip()!r} behind the list",
+                message=say("remove {strip} behind the list", strip=repr(found[3].strip())),
                 line=number,
                 key=found[2].split(":")[0].strip(),
             )
         if found := KEY.match(line):
             name = (len(found[1]), found[2].strip())
             if name in seen and name[0] >= indent:
-                yield Found(message=f"{name[1]} stands on line {seen[name]} already", line=number, key=name[1])
+                yield Found(
+                    message=say("{name} stands on line {seen} already", name=str(name[1]), seen=str(seen[name])),
+                    line=number,
+                    key=name[1],
+                )
             seen[name], indent = number, name[0]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import dotted, hot_nodes
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -19,7 +20,7 @@ def _check(code: Code) -> Iterator[Found]:
         names = {part for side in products for found in ast.walk(side) for part in dotted(found).lower().split(".")}
         rotates = any("rotate" in name or name == "neg_half" for name in names)
         if len(products) == 2 and rotates and any("cos" in name for name in names) and any("sin" in name for name in names):
-            yield Found(message=f"{ast.unparse(node)[:80]} runs as single operators", line=node.lineno)
+            yield Found(message=say("{code} runs as single operators", code=ast.unparse(node)[:80]), line=node.lineno)
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -15,7 +16,10 @@ def _check(config: Config) -> Iterator[Found]:
         return
     pieces = facts.context * (facts.tensor if facts.sequence_parallel and facts.context == 1 else 1)
     if facts.seq_length % pieces:
-        yield Found(message=f"sequence {facts.seq_length} cannot be cut into {pieces}", key=facts.key("seq_length"))
+        yield Found(
+            message=say("sequence {seq_length} cannot be cut into {pieces}", seq_length=str(facts.seq_length), pieces=str(pieces)),
+            key=facts.key("seq_length"),
+        )
 
 
 CHECK = Check(

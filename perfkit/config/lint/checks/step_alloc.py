@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, dotted, step_methods
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 BUILDERS = frozenset({"zeros", "ones", "full", "arange", "eye", "tril", "triu"})
 
@@ -26,7 +27,7 @@ def _check(code: Code) -> Iterator[Found]:
             }
             known = {dotted(found) for item in node.args for found in ast.walk(item)} - {""}
             if node.args and not used & names and all(name.startswith("self") for name in known if name not in ("ms", "mindspore")):
-                yield Found(message=f"{ast.unparse(node)[:80]} is the same in every step", line=node.lineno)
+                yield Found(message=say("{code} is the same in every step", code=ast.unparse(node)[:80]), line=node.lineno)
 
 
 CHECK = Check(

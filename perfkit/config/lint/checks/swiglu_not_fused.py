@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, hot_nodes
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -15,7 +16,7 @@ def _check(code: Code) -> Iterator[Found]:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             calls = [side for side in (node.left, node.right) if isinstance(side, ast.Call)]
             if any(called_name(call).lower() in ("silu", "swish") for call in calls):
-                yield Found(message=f"{ast.unparse(node)[:80]} runs as two operators", line=node.lineno)
+                yield Found(message=say("{code} runs as two operators", code=ast.unparse(node)[:80]), line=node.lineno)
 
 
 CHECK = Check(

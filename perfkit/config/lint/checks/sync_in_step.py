@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, dotted, every_nth, hot_nodes, only_where
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 METHODS = frozenset({"asnumpy", "item", "tolist", "cpu", "numpy"})
 CASTS = frozenset({"float", "int", "bool"})
@@ -20,7 +21,10 @@ def _check(code: Code) -> Iterator[Found]:
     for node in hot_nodes(code):
         if isinstance(node, ast.Call) and _fetches(node) and not _is_part(code, node) and not every_nth(code, node):
             text = ast.unparse(node)[:80]
-            yield Found(message=f"{text} waits for the device in every step{only_where(code, node)}", line=node.lineno)
+            yield Found(
+                message=say("{text} waits for the device in every step{where}", text=text, where=only_where(code, node)),
+                line=node.lineno,
+            )
 
 
 def _is_part(code: Code, node: ast.Call) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import dotted, every_nth, only_where, step_loops
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 TENSORS = ("Tensor", "ms.Tensor", "mindspore.Tensor", "torch.tensor")
 ARRAYS = re.compile(r"(?:^|_)(?:np|numpy|arr|array|data|batch|images?|imgs?|labels?|inputs?|tokens|ids|masks?|x|y)$")
@@ -21,7 +22,10 @@ def _check(code: Code) -> Iterator[Found]:
         for node in calls:
             if dotted(node.func) in TENSORS and node.args and _is_array(node.args[0]) and not every_nth(code, node):
                 text = ast.unparse(node)[:80]
-                yield Found(message=f"{text} copies the array in every step{only_where(code, node)}", line=node.lineno)
+                yield Found(
+                    message=say("{text} copies the array in every step{where}", text=text, where=only_where(code, node)),
+                    line=node.lineno,
+                )
 
 
 def _is_array(node: ast.expr) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, is_hot
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -21,7 +22,10 @@ def _check(code: Code) -> Iterator[Found]:
             for found in ast.walk(statement)
         ):
             yield Found(
-                message=f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)[:60]}: one element at a time", line=node.lineno
+                message=say(
+                    "for {code} in {many}: one element at a time", code=ast.unparse(node.target), many=ast.unparse(node.iter)[:60]
+                ),
+                line=node.lineno,
             )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, dotted, is_step_call
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 WAITS = frozenset({"synchronize", "asnumpy", "item", "block_until_ready"})
 CLOCKS = frozenset({"time", "perf_counter", "monotonic", "process_time", "perf_counter_ns", "time_ns"})
@@ -29,7 +30,7 @@ def _check(code: Code) -> Iterator[Found]:
             if clock is None:
                 continue
             if started and worked and any(isinstance(node, ast.Sub) for node in ast.walk(statement)):
-                yield Found(message=f"{ast.unparse(clock)} without waiting for the device", line=clock.lineno)
+                yield Found(message=say("{code} without waiting for the device", code=ast.unparse(clock)), line=clock.lineno)
             started = True
 
 

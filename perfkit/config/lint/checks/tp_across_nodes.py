@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 DEVICES_PER_NODE = 8
 
@@ -18,7 +19,12 @@ def _check(config: Config) -> Iterator[Found]:
     hardware = config.plan.hardware if config.plan is not None else None
     size = hardware.devices_per_node if hardware is not None else DEVICES_PER_NODE
     if facts.tensor > size:
-        yield Found(message=f"tensor parallel {facts.tensor} is wider than a node of {size} devices", key=facts.key("tensor"))
+        yield Found(
+            message=say(
+                "tensor parallel {tensor} is wider than a node of {size} devices", tensor=str(facts.tensor), size=str(size)
+            ),
+            key=facts.key("tensor"),
+        )
 
 
 CHECK = Check(

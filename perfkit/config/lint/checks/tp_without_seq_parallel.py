@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of, is_inference
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
     facts = facts_of(config)
     if facts is not None and facts.tensor > 1 and facts.context == 1 and not facts.sequence_parallel and not is_inference(config):
-        yield Found(message=f"tensor parallel {facts.tensor} without sequence parallel", key=facts.key("tensor"))
+        yield Found(
+            message=say("tensor parallel {tensor} without sequence parallel", tensor=str(facts.tensor)), key=facts.key("tensor")
+        )
 
 
 CHECK = Check(

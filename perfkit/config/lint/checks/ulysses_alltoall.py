@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of, is_on
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -19,7 +20,7 @@ def _check(config: Config) -> Iterator[Found]:
         and not is_on(config, "parallel.enable_alltoall")
     ):
         yield Found(
-            message=f"{algorithm} without enable_alltoall: all-to-all is replaced by slower operators",
+            message=say("{algorithm} without enable_alltoall: all-to-all is replaced by slower operators", algorithm=algorithm),
             key="parallel.enable_alltoall",
         )
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from perfkit.config.dialects.mindformers_keys import STRICT, strict_keys
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -19,8 +20,11 @@ def _check(config: Config) -> Iterator[Found]:
         for name in values if isinstance(values, Mapping) else ():
             if str(name) not in known:
                 near = get_close_matches(str(name), known, 1, 0.7)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                yield Found(message=f"{section} has no key {name}{hint}", key=f"{section}.{name}")
+                hint = say("; did you mean {near}?", near=near[0]) if near else ""
+                yield Found(
+                    message=say("{section} has no key {name}{hint}", section=section, name=str(name), hint=hint),
+                    key=f"{section}.{name}",
+                )
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -16,11 +17,15 @@ def _check(config: Config) -> Iterator[Found]:
     for name, title in (("hidden", "hidden size"), ("ffn", "ffn size")):
         size = getattr(facts, name)
         if size and size % facts.tensor:
-            yield Found(message=f"{title} {size} % {facts.tensor} != 0", key=facts.key(name))
+            yield Found(message=say("{title} {rest} != 0", title=title, rest=f"{size} % {facts.tensor}"), key=facts.key(name))
     if facts.vocab and facts.vocab % facts.tensor and config.dialect == "mindformers" and facts.pipeline == 1:
         key = facts.key("vocab")
         yield Found(
-            message=f"vocabulary {facts.vocab} % {facts.tensor} != 0: the head stays whole on every device",
+            message=say(
+                "vocabulary {vocab} % {tensor} != 0: the head stays whole on every device",
+                vocab=str(facts.vocab),
+                tensor=str(facts.tensor),
+            ),
             key=key,
             severity="warning",
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, is_step_call, step_loops
 from perfkit.config.lint.subjects import Code
+from perfkit.core.texts import say
 
 MOVES = (
     "tensor",
@@ -33,7 +34,7 @@ def _check(code: Code) -> Iterator[Found]:
         for statement in loop.body:
             for node in ast.walk(statement):
                 if isinstance(node, ast.Call) and (_prepares(node, batch) or _replaces(node, code.parents.get(node), batch)):
-                    yield Found(message=f"{ast.unparse(node)[:80]} runs between two steps", line=node.lineno)
+                    yield Found(message=say("{code} runs between two steps", code=ast.unparse(node)[:80]), line=node.lineno)
 
 
 def _prepares(node: ast.Call, batch: set[str]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
+from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -14,7 +15,11 @@ def _check(config: Config) -> Iterator[Found]:
     if facts is None or facts.zero_shard in (0, -1) or facts.data == 1:
         return
     if not 1 < facts.zero_shard <= facts.data or facts.data % facts.zero_shard:
-        message = f"{facts.zero_shard} does not divide data parallel {facts.data}, or is not between 2 and it"
+        message = say(
+            "{zero_shard} does not divide data parallel {data}, or is not between 2 and it",
+            zero_shard=str(facts.zero_shard),
+            data=str(facts.data),
+        )
         yield Found(message=message, key=facts.key("zero_shard"))
 
 

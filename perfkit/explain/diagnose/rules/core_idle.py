@@ -51,7 +51,7 @@ def check(case: Case) -> Verdict:
         subject={"ranks": (rank,), "operators": tuple(str(name) for name in gaps["next"].astype(str).value_counts().index[:3])},
         evidence={**evidence, "median_gap_ns": float(gaps["duration_ns"].median())},
         actions=ACTIONS,
-        cost_ns=work.less_busy_ns(case, {rank: idle[rank]}) if len(case.run.ranks) > 1 else round(idle[rank]),
+        cost_ns=work.won_ns(case, gaps),
         next=("14_timeline",),
         part="free",
     )

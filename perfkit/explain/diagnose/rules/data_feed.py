@@ -191,7 +191,8 @@ def _named(case: Case, leads: pd.DataFrame, means: pd.Series, late: list[int]) -
 def _above_ns(case: Case, leads: pd.DataFrame, ranks: tuple[int, ...], usual_ns: float) -> int:
     """What a step wins if no interval of these ranks were longer than the usual."""
     late = leads[leads["rank"].isin(ranks).to_numpy(dtype=bool) & (leads["duration_ns"] > usual_ns).to_numpy(dtype=bool)]
-    return work.won_ns(case, late, fraction=1.0 - usual_ns / late["duration_ns"].astype("float64")) if len(late) else 0
+    fraction = 1.0 - usual_ns / late["duration_ns"].astype("float64")
+    return work.won_ns(case, late, fraction=fraction, alone=True) if len(late) else 0
 
 
 def _by_step_trace(case: Case) -> Verdict:

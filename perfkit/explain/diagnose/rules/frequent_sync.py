@@ -53,7 +53,11 @@ def check(case: Case) -> Verdict:
     names = tuple(str(name) for name in found[rank]["name"].astype(str).value_counts().index[:3])
     many = tuple(sorted(known for known in found if a_step[known] >= max(case.limit(SYNC_CALLS), ALIKE * a_step[rank])))
     everyone = len(many) == len(found)
-    cost_ns = _cost_ns(case, rank, lost_ns) if everyone else work.won_ns(case, pd.concat([idle[one] for one in many]))
+    if case.moments is not None:
+        waits = pd.concat([calls for one in many if (calls := blocking.before_last(case, one)) is not None])
+        cost_ns = work.price(case, [work.loss(work.EMPTY, waits=waits)])
+    else:
+        cost_ns = _cost_ns(case, rank, lost_ns) if everyone else work.won_ns(case, pd.concat([idle[one] for one in many]))
     small = cost_ns < 0.01 * (case.step_ns or 1)
     form = " of rank {ranks}" if len(many) == 1 else " of ranks {ranks}"
     whose = "" if everyone else say(form, ranks=", ".join(map(str, many)))
@@ -83,7 +87,7 @@ def check(case: Case) -> Verdict:
 def _lost_ns(case: Case, rank: int, calls: pd.DataFrame, idle: pd.DataFrame) -> float:
     """The mean time a step that the device idles at these calls, or because of them where launches tell."""
     at_calls_ns = float(idle["duration_ns"].sum()) / case.num_kernel_steps
-    return max(at_calls_ns, (blocking.lost_ns(case, rank, calls) or (0.0, 0.0))[1])
+    return max(at_calls_ns, blocking.lost_ns(case, rank, calls) or 0.0)
 
 
 def _cost_ns(case: Case, rank: int, lost_ns: float) -> int:

@@ -1,12 +1,13 @@
 """The device waits for the host to launch the next kernel, again and again.
 
 What is measured: where launches were recorded, what the ledger holds of idle times inside steps as late launches; else short
-times (under a millisecond) in which the device does nothing and then starts a kernel. With a full launch queue there are none. A
-finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for. Where
-launches were recorded, the evidence says how many of those kernels started as soon as they were launched, and the ranks named are
-those whose own hosts are too slow, also while others make them wait. Steps in which launches are much later than in the others
-are named, and what follows from calls that wait for the device is `frequent-sync`. What the prediction of the run's plan waits
-for launches is no finding.
+times (under a millisecond) in which the device does nothing and then starts a kernel. Those may be the device's own: in bundled
+recordings with launches 0 to 74 % of them are, so that without launches the finding names the idle time alone, as the ledger does.
+A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for.
+Where launches were recorded, the evidence says how many of those kernels started as soon as they were launched, and the ranks
+named are those whose own hosts are too slow, also while others make them wait. Steps in which launches are much later than in the
+others are named, and what follows from calls that wait for the device is `frequent-sync`. What the prediction of the run's plan
+waits for launches is no finding.
 
 What to do: fewer and larger kernels (fused operators, jit, graphs), no synchronising calls inside the step, in-place operators,
 bind the process to CPUs of its own; switch off deterministic and synchronous modes that are left from debugging.
@@ -24,7 +25,7 @@ from perfkit.explain.diagnose import blocking, launching, planned, who, work
 from perfkit.explain.diagnose.advice import BIND, Action, fitting
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.collecting import KERNELS_BY
+from perfkit.explain.diagnose.collecting import HOST_BY, KERNELS_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.launching import GAP_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -49,7 +50,19 @@ EQUALLY_SLOW = 0.7
 """The pace of launches, relative to the slowest host's, from which a host is slow itself."""
 QUEUED_NS = 20_000
 """A kernel that starts this soon after its launch was not queued."""
-UNSEEN = " (told from short idle times: launches were not recorded)"
+SEEN = (
+    ("waits", "wait"),
+    "{who} {idle_ns} of the mean step for launches",
+    "{who} for launches, up to {idle_ns} of the mean step",
+    "{who} {in_these_steps_ns} for launches {when}, {usual_ns} in the others (means)",
+)
+UNSEEN = (
+    ("idles", "idle"),
+    "{who} {idle_ns} of the mean step shortly before kernels: the host or the device itself, launches were not recorded",
+    "{who} shortly before kernels, up to {idle_ns} of the mean step: the host or the device itself, launches were not recorded",
+    "{who} {in_these_steps_ns} shortly before kernels {when}, {usual_ns} in the others (means): launches were not recorded",
+)
+"""Verbs, and titles of one rank, of several, and of some steps: where launches were recorded, and where they were not."""
 ACTIONS: tuple[Action, ...] = (
     {
         "mindspore": "make kernels fewer and larger: graphs (mode: 0, jit_level: O1), fused operators, larger micro batches",
@@ -101,20 +114,14 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
     named = _named(case, idle)
     worst = int(str(idle.idxmax()))
     at_once = _started_at_once(case, worst)
+    verbs, one, many, _ = UNSEEN if at_once is None else SEEN
     lengths = case.computing.loc[case.computing["rank"].isin(named), "duration_ns"]
     removed = pd.concat([short, launching.leads_after_loading(case, named)], ignore_index=True)
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=say(
-                    "{who} {idle_ns} of the mean step for launches{unseen}"
-                    if len(named) == 1
-                    else "{who} for launches, up to {idle_ns} of the mean step{unseen}",
-                    who=who.devices(named, case)("waits", "wait"),
-                    idle_ns=float(idle.max()),
-                    unseen=UNSEEN if at_once is None else "",
-                ),
+                title=say(one if len(named) == 1 else many, who=who.devices(named, case)(*verbs), idle_ns=float(idle.max())),
                 subject={"ranks": named},
                 evidence={
                     **evidence,
@@ -123,11 +130,11 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
                     "median_kernel_ns": float(lengths.median()),
                     **({} if at_once is None else {"started_at_launch_share": at_once}),
                 },
-                actions=fitting(case, ACTIONS),
-                cost_ns=work.won_ns(case, removed),
+                actions=fitting(case, ACTIONS if at_once is not None else (HOST_BY, *ACTIONS)),
+                cost_ns=work.won_ns(case, removed, alone=True),
                 next=("14_timeline", "frequent-sync"),
                 part="free",
-                loss=work.loss(removed),
+                loss=work.loss(removed, alone=True),
                 apart_from=frozenset({"frequent-sync"} if _known_to_block(case, worst) else ()),
             ),
         ),
@@ -153,7 +160,9 @@ def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:
         calls = blocking.calls(case, rank)
         if calls is None or len(calls) < case.limit(SYNC_CALLS) * case.num_kernel_steps:
             continue
-        left = left.mask((short["rank"] == rank).to_numpy(dtype=bool), left * (1.0 - blocking.share_of_idle(case, rank, calls)))
+        own = (short["rank"] == rank).to_numpy(dtype=bool)
+        lost_ns = (blocking.lost_ns(case, rank, calls) or 0.0) * case.num_kernel_steps
+        left = left.mask(own, left * (1.0 - min(1.0, lost_ns / max(1.0, float(left[own].sum())))))
     return short.assign(duration_ns=left.round().astype("int64"), left=left / short["duration_ns"])
 
 
@@ -171,17 +180,18 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
         rows = short[short["rank"].isin(ranks) & short["step"].isin(steps)]
         beyond = rows["rank"].map({rank: 1.0 - found[rank].usual / inside[rank] for rank in ranks}).astype("float64")
         worst = max(inside, key=inside.__getitem__)
-        cost_ns = price_ns(case, steps, work.won_ns(case, rows, fraction=beyond))
+        cost_ns = price_ns(case, steps, work.won_ns(case, rows, fraction=beyond, alone=True))
         if cost_ns < case.limit(MEDIUM_SHARE) * (case.step_ns or 1):
             continue
         gone.loc[rows.index] = beyond
         evidence = found[worst].evidence(table.T[worst], table.shape[1])
+        verbs, _, _, title = UNSEEN if _started_at_once(case, worst) is None else SEEN
         findings.append(
             Finding(
                 rule=RULE.name,
                 title=say(
-                    "{who} {in_these_steps_ns} for launches {when}, {usual_ns} in the others (means)",
-                    who=who.devices(ranks, case)("waits", "wait"),
+                    title,
+                    who=who.devices(ranks, case)(*verbs),
                     when=found[worst].told(table.shape[1]),
                     **evidence,
                 ),
@@ -203,7 +213,7 @@ def _passes(case: Case, idle: pd.Series, waited: pd.Series, short: pd.DataFrame)
     many = waited.reindex(idle.index) >= case.limit(HOST_BOUND_KERNELS)
     if not many.any() or idle.max() < ALIKE * least_ns:
         return False
-    return bool((many & (idle >= least_ns)).any()) or work.won_ns(case, short) >= least_ns
+    return bool((many & (idle >= least_ns)).any()) or work.won_ns(case, short, alone=True) >= least_ns
 
 
 def _named(case: Case, idle: pd.Series) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.thresholds import LEAST_SHARE
 from perfkit.record.overlap import union
 
 HOST_COPY_SHARE = Threshold(
@@ -106,11 +107,15 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
     if way == "host":
         pageable = copied["name"].astype(str).str.contains("pageable", case=False).to_numpy(dtype=bool)
         evidence["pageable_share"] = float(copied["alone_ns"][pageable].sum() / copied["alone_ns"].sum())
-    rows = copied
+    rows = copied.assign(gone=1.0)
     if episode is not None:
         rows = copied[copied["step"].isin(episode.steps).to_numpy(dtype=bool)]
-        rows = rows.assign(exposed=rows["exposed"] * (1.0 - episode.usual / evidence["in_these_steps_ns"]))
-    cost_ns = work.won_ns(case, rows, fraction=rows["exposed"])
+        beyond = 1.0 - episode.usual / evidence["in_these_steps_ns"]
+        rows = rows.assign(exposed=rows["exposed"] * beyond, gone=beyond)
+    exposed_ns = (rows["duration_ns"] * rows["exposed"]).groupby(rows["rank"]).sum().max() / case.num_kernel_steps
+    # What hides a copy is told by timing the step anew, where that can be; nothing wins more than its time.
+    share = rows["exposed"] if case.moments is None else rows["gone"]
+    cost_ns = min(work.won_ns(case, rows, fraction=share), round(float(exposed_ns)))
     return Finding(
         rule=RULE.name,
         title=say(
@@ -131,6 +136,7 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
         evidence=evidence,
         actions=fitting(case, ACTIONS if way == "host" else INSIDE_ACTIONS),
         cost_ns=cost_ns if episode is None else price_ns(case, episode.steps, cost_ns, whole=True),
+        severity="low" if cost_ns < case.limit(LEAST_SHARE) * (case.step_ns or 0) else None,
         next=("14_timeline", "16_data_feed") if way == "host" else ("14_timeline", "12_operators"),
         part="free",
     )

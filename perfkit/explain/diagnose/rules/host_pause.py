@@ -139,7 +139,7 @@ def check(case: Case) -> Verdict:
                 severity="low" if part else None,
                 next=("14_timeline",),
                 part="free",
-                loss=None if part else work.loss(mine),
+                loss=None if part else work.loss(mine, stops=True),
             ),
         ),
         evidence,
@@ -176,7 +176,7 @@ def _beyond_habits(case: Case, own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cost_ns(case: Case, pauses: pd.DataFrame, episodes: list[Episode]) -> int:
-    cost_ns = work.won_ns(case, pauses)
+    cost_ns = work.price(case, [work.loss(pauses, stops=True)])
     steps = {episode.steps for episode in episodes}
     # The device stood still as long as it stood still: what launches later than usual afterwards is no pause.
     return price_ns(case, steps.pop(), cost_ns, whole=True) if len(steps) == 1 else cost_ns

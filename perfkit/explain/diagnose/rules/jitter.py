@@ -57,7 +57,7 @@ def check(case: Case) -> Verdict:
     own = logs - logs.groupby([rows["rank"].map(case.roles), rows["place"]]).transform("median")
     own = own - own.groupby(rows["rank"]).transform("median")
     table = rows.assign(gone=1.0 - np.exp(-own))
-    cost_ns = work.won_ns(case, table, fraction=table["gone"])
+    cost_ns = work.price(case, [work.loss(table, fraction=table["gone"], alone=True)])
     finding = Finding(
         rule=RULE.name,
         title=say(

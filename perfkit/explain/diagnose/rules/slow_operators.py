@@ -14,7 +14,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.core.texts import say
-from perfkit.explain.diagnose import host, kernels
+from perfkit.explain.diagnose import host, kernels, modules
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -69,7 +69,8 @@ def _against(case: Case, before: Case) -> Verdict:
         next=("12_operators", "21_compare"),
         part="computing",
     )
-    return Verdict((finding,), evidence)
+    beyond = rows["duration_ns"] - then.reindex(pd.MultiIndex.from_frame(rows[KEY])).to_numpy(dtype=float)
+    return Verdict((modules.told(finding, case, rows, beyond.clip(lower=0)),), evidence)
 
 
 def _typical(case: Case) -> pd.Series:
@@ -127,7 +128,8 @@ def _among_equals(case: Case, rows: pd.DataFrame) -> Verdict:
         next=("12_operators", "14_timeline"),
         part="computing",
     )
-    return Verdict((finding,), evidence)
+    beyond = out["duration_ns"] * (1.0 - 1.0 / ratio.loc[out.index])
+    return Verdict((modules.told(finding, case, out, beyond),), evidence)
 
 
 RULE = Rule(

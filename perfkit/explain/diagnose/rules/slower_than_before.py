@@ -11,6 +11,7 @@ What to do: compare what changed between both runs: settings, versions, placemen
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
@@ -44,6 +45,9 @@ PARTS: dict[str, Part] = {
     growth.COMMUNICATION: "communication",
     growth.FREE: "free",
 }
+MAY_WAIT = (growth.WAITING, growth.COMMUNICATION)
+MOST = 0.5
+"""Another rank that lost this much of what one waits longer is what it waits for."""
 PAGES = {"free": "14_timeline", "communication": "13_communication", "computing": "12_operators"}
 
 
@@ -63,17 +67,25 @@ def check(case: Case) -> Verdict:
         & (table["now_ns"] >= case.limit(GROWN_RATIO) * table["then_ns"]).to_numpy(dtype=bool)
     ]
     judged = [kind for kind in growth.KINDS if kind != growth.COMPUTING or not case.run.has("kernels")]
-    findings = [
-        _finding(case, kind, rows, len(set(table["rank"])), longer_ns)
-        for kind in judged
-        if len(rows := _own(kind, grown[(grown["kind"] == kind).to_numpy(dtype=bool)]))
-    ]
+    findings = [_finding(case, kind, rows, len(set(table["rank"])), longer_ns) for kind in judged if len(rows := _own(kind, grown))]
     return Verdict(tuple(findings), evidence)
 
 
-def _own(kind: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of waiting only where nothing says why the other rank was late: else that rank's own growth is told."""
-    return rows if kind != growth.WAITING else rows[(rows["cause"] == WAITING_UNTOLD).to_numpy(dtype=bool)]
+def _own(kind: str, grown: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a kind; of waiting only where nothing says why the other rank was late: else that rank's own growth is told.
+
+    Nor is what a rank waits longer, or communicates where that may be waiting, its own where another one lost most of as much.
+    """
+    rows: pd.DataFrame = grown[(grown["kind"] == kind).to_numpy(dtype=bool)]
+    if kind not in MAY_WAIT:
+        return rows
+    lost = grown[~grown["kind"].isin([*MAY_WAIT, growth.TRANSFER]).to_numpy(dtype=bool)]
+    others = np.array(
+        [lost.loc[(lost["rank"] != rank).to_numpy(dtype=bool), "grown_ns"].max() for rank in rows["rank"]], dtype=float
+    )
+    own = np.nan_to_num(others) < MOST * rows["grown_ns"].to_numpy(dtype=float)
+    kept: pd.DataFrame = rows[own & ((kind != growth.WAITING) | (rows["cause"] == WAITING_UNTOLD).to_numpy(dtype=bool))]
+    return kept
 
 
 def _finding(case: Case, kind: str, rows: pd.DataFrame, num_ranks: int, longer_ns: int) -> Finding:

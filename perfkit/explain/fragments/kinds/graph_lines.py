@@ -16,7 +16,7 @@ from perfkit.explain.graph.report import GraphAnalysis, analyse
 from perfkit.explain.graph.sharding import contraction
 
 _LINE = re.compile(
-    r"^\s*(?:%(?:para)?\d+\s*[(_=]|:\s*\(<|#\s*(?:Fullname|[Ss]cope|IR entry|In file)"
+    r"^\s*(?:%(?:para)?(?=[\dOolI]*\d)[\dOolI]+\s*[(_=]|:\s*\(<|#\s*(?:Fullname|[Ss]cope|IR entry|In file)"
     r"|\((?:Default|Gradients|recompute_Default)/|subgraph )"
 )
 SHOWN = 40
@@ -102,7 +102,8 @@ def _flops(node: Node) -> float | None:
 
 def _problems(found: GraphAnalysis, piece: Piece) -> Iterator[Problem]:
     for one in found.file.problems:
-        yield piece.problem("damaged-line", "information", say("{what}: {text}", what=one.what, text=one.text[:60]), line=one.line)
+        message = say("{what}: {text}", what=one.what, text=one.text[:60]) if one.text else one.what
+        yield piece.problem("damaged-line", "information", message, line=one.line)
     for entry in found.communications:
         if entry.verdict == "unexpected" and entry.cause != "unknown":
             yield piece.problem(

@@ -16,5 +16,5 @@ def timeline(run: Run | str | Path | Picker = "") -> TimelineView:
     `.selection` is what was picked on it, for a step to follow; `.select(0, start_ns=…, end_ns=…)` picks it in a script.
     """
     if isinstance(run, Picker):
-        return waited(TimelineView(run.path))
+        return waited(TimelineView(run.path, picked=True))
     return waited(TimelineView(run if isinstance(run, Run) else str(run), own=bool(run)))

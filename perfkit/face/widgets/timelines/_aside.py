@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from perfkit.core.run import LazyTables, Run
-from perfkit.face.widgets.timelines._overlap import overlap_run
+from perfkit.face.widgets.timelines import _counters as counting
+from perfkit.face.widgets.timelines.data import MODULES, OVERLAP, made_runs
 from perfkit.record import tiles, workers
 from perfkit.record.load import load
 
 MIN_EVENTS = 1_000_000
 """Fewer are arranged in the time in which a process starts."""
 Report = Callable[..., None]
+_WORDS = {OVERLAP: "overlap analysis", MODULES: "modules"}
 
 
 def make_tiles(path: str, run: Run, ranks: Sequence[int], report: Report) -> None:
@@ -39,9 +41,11 @@ def _make_aside(which: tuple[str, tuple[int, ...]], report: Report) -> None:
 def _make(run: Run, ranks: Sequence[int], report: Report) -> None:
     for rank in ranks:
         tiles.lanes(run, ranks=[rank], report=partial(_tell, report, f"timeline of rank {rank}"))
-    if (overlap := overlap_run(run)) is not None and overlap.cache_key:
+    for process, made in made_runs(run).items() if run.cache_key else ():
         for rank in ranks:
-            tiles.lanes(overlap, ranks=[rank], report=partial(_tell, report, f"overlap analysis of rank {rank}"))
+            tiles.lanes(made, ranks=[rank], report=partial(_tell, report, f"{_WORDS[process]} of rank {rank}"))
+    for rank in ranks if run.cache_key else ():
+        counting.counter_units(run, rank, 0)  # keeps them
 
 
 def _tell(report: Report, what: str, done: int, total: int) -> None:

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfkit.core import quantity
-from perfkit.core.run import Run
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import Run, empty
 from perfkit.core.units import THIN_SPACE, format_bytes, significant
+from perfkit.explain import frequency
+from perfkit.explain.queue_length import queue_lengths
 from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.timelines._grid import BUCKETS, place_of, width_ns
 from perfkit.record import counters
 from perfkit.record.counters import Series
 
-COUNTER, SILENT = "counter", "silent"
-"""The processes of counters that change, and of those that stay 0."""
+PACE, COUNTER, SILENT = "pace", "counter", "silent"
+"""The processes of counters that say how the device was fed and clocked, of others that change, and of those that stay 0."""
 _BYTES = "B"
+_QUEUE = "launched, not begun: "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +46,9 @@ class CounterUnit:
     @property
     def process(self) -> str:
         """Under which heading it is shown."""
-        return COUNTER if self.series.value.any() else SILENT
+        if not self.series.value.any():
+            return SILENT
+        return PACE if self.series.name.startswith(_QUEUE) or frequency.NAME.search(self.series.name) else COUNTER
 
     @property
     def range(self) -> tuple[float, float]:
@@ -53,13 +59,23 @@ class CounterUnit:
 def counter_units(run: Run, rank: int, first: int) -> list[CounterUnit]:
     """The counters of a rank, numbered from `first`."""
     shift = run.clock.get(rank, 0)
+    known = [*counters.kept_series(run, rank, _queues, "-queues"), *counters.series(run, rank=rank)]
     return [
-        CounterUnit(
-            id=f"c{number}",
-            series=Series(rank=rank, name=found.name, unit=found.unit, time_ns=found.time_ns + shift, value=found.value),
-        )
-        for number, found in enumerate(counters.series(run, rank=rank), start=first)
+        CounterUnit(id=f"c{number}", series=replace(found, time_ns=found.time_ns + shift))
+        for number, found in enumerate(known, first)
     ]
+
+
+def _queues(run: Run, rank: int) -> pd.DataFrame:
+    """How many executions were launched and had not begun, by stream."""
+    try:
+        rows = queue_lengths(run, rank)
+    except NotMeasuredError:
+        return empty("counters").astype({"name": "category", "unit": "category"})
+    streams = ("stream " + rows["stream"].astype("object")).replace("stream ", "no stream")
+    names = (_QUEUE + streams).astype("category")
+    rows = rows.rename(columns={"length": "value"}).assign(name=names, unit=pd.Categorical([""] * len(rows)))
+    return rows.astype({"value": "float64"}).loc[:, ["rank", "name", "unit", "time_ns", "value"]]
 
 
 def is_counter(number: object) -> bool:

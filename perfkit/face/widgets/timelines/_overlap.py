@@ -6,7 +6,7 @@ any other thread. The states of one rank do not overlap and cover the time from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,19 +29,16 @@ _KEY_SUFFIX = "-overlap"
 
 def overlap_run(run: Run) -> Run | None:
     """A run whose host threads are the states of each device; None if no kernels were recorded."""
-    if not run.has("kernels"):
-        return None
+    return made_run(run, _KEY_SUFFIX, _pieces) if run.has("kernels") else None
+
+
+def made_run(run: Run, suffix: str, pieces_of: Callable[[Run, int, Sequence[str]], Iterator[pd.DataFrame]]) -> Run:
+    """A run whose host threads are what is made of another one, rank by rank; its tiles are kept under a name of their own."""
     ranks = frozenset(int(rank) for rank in run.ranks)
-    pieces = partial(_pieces, run)
+    pieces = partial(pieces_of, run)
     table = LazyTable(ranks=ranks, num_rows=None, read=partial(_read, ranks, pieces), pieces=pieces)
-    return Run(
-        name=run.name,
-        kind=run.kind,
-        format=run.format,
-        tables=LazyTables({"host": table}),
-        clock=run.clock,
-        cache_key=f"{run.cache_key}{_KEY_SUFFIX}" if run.cache_key else "",
-    )
+    key = f"{run.cache_key}{suffix}" if run.cache_key else ""
+    return Run(name=run.name, kind=run.kind, format=run.format, tables=LazyTables({"host": table}), clock=run.clock, cache_key=key)
 
 
 def states(blocks: Iterable[Ints]) -> Iterator[tuple[str, Intervals]]:

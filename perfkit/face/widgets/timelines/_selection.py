@@ -23,7 +23,7 @@ from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines._flame import Flame
 from perfkit.face.widgets.timelines.data import PROCESSES, Timeline, Unit
-from perfkit.face.widgets.timelines.events import cells, column, slice_of, whole
+from perfkit.face.widgets.timelines.events import cells, column, slice_of, walked, whole
 from perfkit.record import tiles
 
 MAX_LIST = 500
@@ -56,6 +56,13 @@ def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     name, kind = (str(rows[text].iloc[0]) if len(rows) else "" for text in ("name", "kind"))
     fields = [("Name", name), ("Kind", kind), *times, *where, *_recorded(timeline, unit, start_ns, name)]
     return {"type": "detail", "title": shortened(demangled(name), 90), "fields": fields}
+
+
+def walked_to(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
+    """The slice or sample to which a step leads from another one."""
+    if counting.is_counter(message["unit"]):
+        return counting.walked(counting.counter(timeline.counters, message["unit"]), timeline.base_ns, message)
+    return walked(timeline, message)
 
 
 def slice_named(timeline: Timeline, message: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ hold 1 ns over 104 days; the base itself goes as text, because a float64 of an e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
@@ -18,17 +18,22 @@ from perfkit.core.texts import say, t, told
 from perfkit.core.units import format_count, format_ns, format_ratio
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines import _ranks as by_rank
+from perfkit.face.widgets.timelines._modules import module_run
 from perfkit.face.widgets.timelines._overlap import STATES, overlap_run
 from perfkit.record import tiles
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.tiles import Lane
 
-OVERLAP = "overlap"
+OVERLAP, MODULES = "overlap", "modules"
+MADE = (OVERLAP, MODULES)
+"""The processes that are made of recorded events and are none themselves."""
 PROCESSES = {
     "device": "Device",
     "communication": "Communication",
     OVERLAP: "Overlap analysis",
+    MODULES: "Modules",
     "host": "Host",
+    counting.PACE: "Launch queue and frequency",
     counting.COUNTER: "Counters",
     counting.SILENT: "Counters that stay 0",
 }
@@ -53,7 +58,7 @@ class Unit:
     @property
     def label(self) -> str:
         """How the unit is called in the tree."""
-        if self.process == OVERLAP:
+        if self.process in MADE:
             return self.thread
         word = {"device": "stream", "host": "thread", "communication": "group"}[self.process]
         return f"{word} {self.thread}" if self.thread else f"no {word} recorded"
@@ -70,7 +75,7 @@ class Timeline:
     problems: list[str] = field(default_factory=list)
     opened: set[int] = field(default_factory=set)
     clocks: dict[int, clock.Clock] = field(default_factory=dict)
-    overlap: Run | None = None
+    made: Mapping[str, Run] = field(default_factory=dict)
     lock: RLock = field(default_factory=RLock)
 
     def open_ranks(self, ranks: Iterable[int]) -> None:
@@ -94,12 +99,13 @@ class Timeline:
         found: dict[tuple[str, str], tuple[list[Lane], Run]] = {}
         for lane in tiles.lanes(self.run, ranks=[rank]):
             found.setdefault((lane.process, lane.thread), ([], self.run))[0].append(lane)
-        if self.overlap is not None and any(process == "device" for process, _ in found):
-            states = tiles.lanes(self.overlap, ranks=[rank])
-            for lane in sorted(states, key=lambda lane: STATES.index(lane.thread)):
-                found.setdefault((OVERLAP, lane.thread), ([], self.overlap))[0].append(lane)
+        for process, source in self.made.items():
+            if process == MODULES or any(known == "device" for known, _ in found):
+                for lane in tiles.lanes(source, ranks=[rank]):
+                    found.setdefault((process, lane.thread), ([], source))[0].append(lane)
         order = list(PROCESSES)
-        ordered = sorted(found.items(), key=lambda item: order.index(item[0][0]))
+        states = {(OVERLAP, state): place for place, state in enumerate(STATES)}
+        ordered = sorted(found.items(), key=lambda item: (order.index(item[0][0]), states.get(item[0], 0)))
         return [(process, thread, lanes, source) for (process, thread), (lanes, source) in ordered]
 
     def unit(self, number: object) -> Unit:
@@ -125,7 +131,7 @@ class Timeline:
 
 def open_timeline(run: Run, ranks: Sequence[int] = ()) -> Timeline:
     """The timeline of a run with some ranks open, the first four by default. Raises NotMeasuredError if it holds no times."""
-    timeline = Timeline(run=run, base_ns=0, overlap=overlap_run(run), clocks=_clocks(run))
+    timeline = Timeline(run=run, base_ns=0, made=made_runs(run), clocks=_clocks(run))
     chosen = [rank for rank in ranks if rank in run.ranks]
     for rank in chosen or run.ranks:
         timeline.open_ranks([rank])
@@ -138,6 +144,12 @@ def open_timeline(run: Run, ranks: Sequence[int] = ()) -> Timeline:
         )
     timeline.base_ns = timeline.span_ns[0] // GRID_NS * GRID_NS
     return timeline
+
+
+def made_runs(run: Run) -> dict[str, Run]:
+    """The runs whose lanes are made of those of a run, by process."""
+    found = {OVERLAP: overlap_run(run), MODULES: module_run(run)}
+    return {process: made for process, made in found.items() if made is not None}
 
 
 def _clocks(run: Run) -> dict[int, clock.Clock]:
@@ -217,7 +229,7 @@ def _steps(timeline: Timeline) -> list[dict[str, Any]]:
 def sentence(timeline: Timeline) -> str:
     """The answer of the page in words: what is shown, and what the device of the first rank did."""
     start_ns, end_ns = timeline.span_ns
-    num_events = sum(lane.count for unit in timeline.units if unit.process != OVERLAP for lane in unit.lanes)
+    num_events = sum(lane.count for unit in timeline.units if unit.process not in MADE for lane in unit.lanes)
     opened = sorted(timeline.opened)
     shown = {"count": format_count(num_events), "opened": str(len(opened)), "ranks": str(len(timeline.run.ranks))}
     text = told(say("{count} events of {opened} of {ranks} ranks over {span_ns}.", **shown, span_ns=end_ns - start_ns))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.run import Run
-from perfkit.face.widgets.timelines.data import OVERLAP, Timeline, Unit
+from perfkit.face.widgets.timelines.data import MADE, Timeline, Unit
 from perfkit.record import tiles
 from perfkit.record.tiles import Lane
 
@@ -146,7 +146,7 @@ def alike(timeline: Timeline, like: Unit) -> list[Unit]:
 
 def searchable(timeline: Timeline) -> list[Unit]:
     """The units that hold recorded events, not sums of them."""
-    return [unit for unit in timeline.units if unit.process != OVERLAP]
+    return [unit for unit in timeline.units if unit.process not in MADE]
 
 
 def _span(unit: Unit) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.timelines.data import Timeline
-from perfkit.face.widgets.timelines.events import slice_called
+from perfkit.face.widgets.timelines.events import WORK, slice_called
 from perfkit.face.widgets.timelines.view import Message, TimelineView
 from perfkit.face.widgets.view import waited
 
@@ -31,7 +31,8 @@ _PAGE = "14"
 class FindingTimeline(TimelineView):
     """A timeline that shows the chosen finding, once it was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, docked: bool = False) -> None:
+        self._docked = docked
         page = next((page for page in pages(settings.pages_folder()) if page.number == _PAGE), None)
         self.link = "" if page is None else page_link(page.name)
         self._asked = False
@@ -56,7 +57,7 @@ class FindingTimeline(TimelineView):
         text = t("Where the chosen finding shows, on the lanes of its ranks and of others beside them.")
         with self.lock:
             title, action = t("The evidence on the timeline"), t("Show it here")
-            self.status = {"state": "empty", "title": title, "text": text, "action": action}
+            self.status = {"state": "empty", "title": title, "text": text, "action": action, "docked": self._docked}
 
     def _chosen(self) -> Finding | None:
         found = diagnosed(context.read_run(self._path))
@@ -75,7 +76,9 @@ class FindingTimeline(TimelineView):
         if place is None:
             return None
         found = {"id": f"{self._finding}-{place.start_ns}", "start": str(place.start_ns), "end": str(place.end_ns)}
-        return {**found, "slice": slice_called(timeline, place.ranks[0], place.stream, place.at_ns, place.name)}
+        chosen = slice_called(timeline, place.ranks[0], place.stream, place.at_ns, place.name)
+        lanes = [unit.id for unit in timeline.units if chosen is None and unit.rank == place.ranks[0] and unit.process in WORK]
+        return {**found, "slice": chosen, "pins": lanes, "filter": ""}
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is self:
@@ -84,9 +87,10 @@ class FindingTimeline(TimelineView):
         if (path, finding) == (self._path, self._finding):
             return
         same, self._path, self._finding = path == self._path, path, finding
+        self._asked |= self._docked and bool(finding) and same
         if not self._asked:
             self._begin()
-        elif same:
+        elif same and self.timeline is not None:
             self._asking.put(self._follow)
         else:
             self._asking.put(self._open)
@@ -99,6 +103,6 @@ class FindingTimeline(TimelineView):
             self._show(timeline)
 
 
-def finding_timeline() -> FindingTimeline:
-    """The timeline of the finding that is chosen on the page."""
-    return waited(FindingTimeline())
+def finding_timeline(*, docked: bool = False) -> FindingTimeline:
+    """The timeline of the finding that is chosen on the page; a `docked` one opens when it comes into sight, or one is chosen."""
+    return waited(FindingTimeline(docked=docked))

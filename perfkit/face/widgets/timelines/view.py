@@ -38,9 +38,8 @@ from perfkit.face.widgets.timelines._aside import make_tiles
 from perfkit.face.widgets.timelines._marks import keep, read_marks
 from perfkit.face.widgets.timelines._opening import Openings, Shown
 from perfkit.face.widgets.timelines._queue import TaskQueue
-from perfkit.face.widgets.timelines._selection import as_csv, detailed, selected, slice_named
+from perfkit.face.widgets.timelines._selection import as_csv, detailed, selected, slice_named, walked_to
 from perfkit.face.widgets.timelines.data import MAX_FIRST_RANKS, Timeline, described, open_timeline, safely
-from perfkit.face.widgets.timelines.events import walked
 from perfkit.face.widgets.values import Value
 from perfkit.face.widgets.view import View
 from perfkit.face.widgets.worker import Cancelled, Progress
@@ -62,12 +61,15 @@ class TimelineView(View):
 
     link = ""
     """The page that shows the same view; "" for that of the timeline itself, whose address is one."""
+    beside = False
+    """Whether it stands beside the first one of the page, and moves with it."""
     name = traitlets.Unicode("timeline").tag(sync=True)
+    label = traitlets.Unicode().tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     setup = traitlets.Dict().tag(sync=True)
     pending = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, run: str | Run = "", *, own: bool = False) -> None:
+    def __init__(self, run: str | Run = "", *, own: bool = False, picked: bool = False) -> None:
         self.timeline: Timeline | None = None
         self.error: Exception | None = None
         self.search: searching.Search | None = None
@@ -76,13 +78,14 @@ class TimelineView(View):
         self._opened = ""
         self._given = run if isinstance(run, Run) else None  # it lies nowhere: its path is ""
         self._is_own = own  # not that of the page's address
+        self._is_picked = picked  # by something else on the page
         asked = "" if own else page_state().get("run")
         self._path = "" if isinstance(run, Run) else asked or run or context.first_run(context.SAMPLES)
         self._drawing, self._asking, self._searching = TaskQueue("tiles"), TaskQueue("questions"), TaskQueue("search")
         self.selection = Value(t("What ran when"))
         self._opening, self._openings = TaskQueue("ranks"), Openings(self._show_pending)
         self._reading: Progress | None = None
-        super().__init__(kind="timeline", status=loading())
+        super().__init__(kind="timeline", status=loading(), label=t("Recording below it") if self.beside else t("Timeline"))
         page_state().on_change(self._on_address)
         self._picked(None)
         self._begin()
@@ -234,6 +237,9 @@ class TimelineView(View):
             "problem": problem,
             "goto": self._goto(timeline) if go else self.setup.get("goto"),
             "link": self.link,
+            "beside": self.beside,
+            "picked": self._is_picked,
+            "run": timeline.run.name,
         }
         with self.lock, self.hold_sync():
             self.setup = setup
@@ -376,12 +382,6 @@ class TimelineView(View):
         return {**found, "slice": slice_at(timeline, at), "pins": lanes_at(timeline, pins)}
 
 
-def _walk(timeline: Timeline, message: Message) -> Message:
-    if counting.is_counter(message["unit"]):
-        return counting.walked(counting.counter(timeline.counters, message["unit"]), timeline.base_ns, message)
-    return walked(timeline, message)
-
-
 Question = Callable[[TimelineView, Timeline, Message], Message | None]
 _QUESTIONS: dict[str, Question] = {
     "mark": TimelineView._mark,
@@ -391,7 +391,7 @@ _QUESTIONS: dict[str, Question] = {
     "next": TimelineView._next,
     "detail": TimelineView._detail,
     "flows": TimelineView._flows,
-    "walk": lambda _view, timeline, message: _walk(timeline, message),
+    "walk": lambda _view, timeline, message: walked_to(timeline, message),
     "select": lambda _view, timeline, message: selected(timeline, message),
     "csv": lambda _view, timeline, message: as_csv(timeline, message),
 }

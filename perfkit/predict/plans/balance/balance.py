@@ -121,6 +121,11 @@ class PlanResult:
         return self.layout
 
 
+def time_problems(time_limit_s: float) -> list[str]:
+    """What is wrong with a limit of time."""
+    return [] if 0 <= time_limit_s <= MAX_TIME_S else [f"time_limit_s = {time_limit_s} must be 0 to {MAX_TIME_S} seconds"]
+
+
 def balance(
     case: PipelineProblem | str | Path,
     *,
@@ -132,8 +137,8 @@ def balance(
 
     `start` is a layout to improve on. `progress` is called now and then; when it returns False, the best layout so far comes back.
     """
-    if not 0 <= time_limit_s <= MAX_TIME_S:
-        raise InputError("balance", [f"time_limit_s = {time_limit_s} must be 0 to {MAX_TIME_S} seconds"])
+    if problems := time_problems(time_limit_s):
+        raise InputError("balance", problems)
     problem = case if isinstance(case, PipelineProblem) else read_problem(case)
     evaluator = Evaluator(problem)
 

@@ -29,7 +29,7 @@ from perfkit.predict.memory.memory import peak_memory, static_of
 from perfkit.predict.memory.settings import MemorySettings, settings_for
 from perfkit.predict.plans.balance._evaluator import Evaluator
 from perfkit.predict.plans.balance._prices import StagePrices, TypePlan, types_of
-from perfkit.predict.plans.balance.balance import BalanceProgress, PlanResult, balance
+from perfkit.predict.plans.balance.balance import BalanceProgress, PlanResult, balance, time_problems
 from perfkit.predict.plans.balance.config_lists import layout_of_lists
 from perfkit.predict.plans.balance.problem import EndPart, Kind, LayerType, Layout, PipelineProblem
 
@@ -167,6 +167,8 @@ def balanced(
     found: PlanProblem, *, time_limit_s: float = 60.0, progress: Callable[[BalanceProgress], bool | None] | None = None
 ) -> PlanResult:
     """The best layout of a plan's problem, in the times and bytes that the estimate of the plan that is written gives it."""
+    if problems := time_problems(time_limit_s):
+        raise InputError("balance", problems)
     until, start = time.monotonic() + time_limit_s, found.written(found.start)
     found = found.priced_at(start)
     best = _priced(PlanResult(problem=found.problem, status="time_limit", layout=start, makespan_ns=0, bound_ns=0), found, start)

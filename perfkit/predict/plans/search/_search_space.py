@@ -21,6 +21,7 @@ from perfkit.predict.plans.search.strategy_space import (
     ORDER,
     Strategies,
     StrategySpace,
+    count_problems,
     divisors,
     usual_chunks,
     usual_micro_batches,
@@ -52,13 +53,11 @@ def base_plan(
     elif device is None:
         problems.append('hardware is not named; a search needs the device, for example "Ascend-910B2"')
     count = plan.num_devices if devices is None else devices
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        problems.append(f"devices = {count!r} must be a whole number of at least 1")
+    problems += count_problems(devices=count)
     limited = plan
     with problems.of():
         limited = with_limit(replace(plan, hardware=device), *memory_limit)
-    if not isinstance(top, int) or top < 1:
-        problems.append(f"top = {top!r} must be a whole number of at least 1")
+    problems += count_problems(top=top)
     problems += _choice_problems(choices)
     if problems or device is None:
         raise InputError("search_plans", problems)

@@ -266,6 +266,11 @@ def usual_micro_batches(own: int) -> tuple[int, ...]:
     return tuple(sorted({*MICRO_BATCHES, own}))
 
 
+def count_problems(**counts: object) -> list[str]:
+    """What is wrong with numbers, by name, of what there must be at least one of."""
+    return [f"{name} = {value!r} must be a whole number of at least 1" for name, value in counts.items() if not _whole(value, 1)]
+
+
 def divisors(number: int) -> tuple[int, ...]:
     """All divisors, rising."""
     low = [value for value in range(1, math.isqrt(number) + 1) if number % value == 0]

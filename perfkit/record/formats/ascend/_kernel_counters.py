@@ -29,14 +29,19 @@ def counters_in(header: Sequence[str]) -> list[str]:
     return [column for column in dict.fromkeys(header) if COUNTER.fullmatch(column)]
 
 
-def of_table(file: File, header: Sequence[str]) -> pd.DataFrame:
-    """The table `kernel_counters` of one rank, without `rank`, from kernel_details.csv; a recording without steps is step 0."""
+def of_table(file: File, header: Sequence[str]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """The table `kernel_counters` of one rank, without `rank`, from kernel_details.csv, and what its cells lost, by reason.
+
+    A recording without steps is step 0. Rows that cannot be read are counted where the kernels are read.
+    """
     counters = counters_in(header)
     columns: dict[str, store.Cell] = {"Step Id": "int", "Name": "label", "Type": "label", **dict.fromkeys(counters, "float")}
-    rows = store.read_csv(file, columns).frame
+    read = store.read_csv(file, columns)
+    rows = read.frame
     step = rows["Step Id"] if rows["Step Id"].notna().any() else pd.Series(0, index=rows.index, dtype="Int64")
     kernels = pd.DataFrame({"step": step, "name": rows["Name"], "type": rows["Type"]})
-    return by_kernel(kernels, rows[counters])
+    lost = read.losses()
+    return by_kernel(kernels, rows[counters]), {what: lost[what] for what in lost if what.startswith((*counters, store.TORN))}
 
 
 def by_kernel(kernels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:

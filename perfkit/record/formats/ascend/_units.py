@@ -38,9 +38,14 @@ def is_recorded(file: File) -> bool:
 
 def offer_table(sink: Sink, files: Mapping[int, File]) -> None:
     """Offer the counters in the table of kernels of each rank for later."""
+    told: set[int] = set()
 
     def read(rank: int) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
-        return [read_table(files[rank])], [of_table(files[rank], _header(files[rank]))]
+        counters, lost = of_table(files[rank], _header(files[rank]))
+        for what, count in lost.items() if rank not in told else ():
+            sink.drop(what, count, files[rank], KERNEL_COUNTERS)
+        told.add(rank)
+        return [read_table(files[rank])], [counters]
 
     host_tables.offer(sink, files, read, TABLES)
 

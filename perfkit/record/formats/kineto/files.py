@@ -11,6 +11,7 @@ import zlib
 
 from perfkit.core.units import KIB
 from perfkit.record.listing import File, Listing
+from perfkit.record.readers.parts import begins_amid_events
 
 MAX_DEEP_LOOKS = 256
 _DEEP_BYTES = 256 * KIB
@@ -32,10 +33,14 @@ _RANK = re.compile(r"rank[-_]?(\d{1,9})|worker[-_]?(\d{1,9})", re.IGNORECASE)
 
 
 def find_traces(listing: Listing) -> tuple[File, ...]:
-    """The traces of a listing, in its order."""
+    """The traces of a listing, in its order; those without their beginning only if they state a rank or no other is whole."""
     found: list[File] = []
+    pieces: list[File] = []
     deep_looks = 0
     for file in listing:
+        if file.size_bytes and begins_amid_events(file.head):
+            pieces += [file] if _CATEGORY.search(_start(file)) and not _is_ascend(file, file.head) else []
+            continue
         first = _text(file.head)[:1] if file.size_bytes else b""
         recognised = first in (b"{", b"[") and _is_trace(file.head, file)
         if first == b"{" and not recognised and deep_looks < MAX_DEEP_LOOKS:
@@ -43,7 +48,8 @@ def find_traces(listing: Listing) -> tuple[File, ...]:
             recognised = _is_trace(_start(file), file)
         if recognised:
             found.append(file)
-    return tuple(found)
+    taken = {*found, *(file for file in pieces if not found or rank_in_name(file) is not None)}
+    return tuple(file for file in listing if file in taken)
 
 
 def rank_in_name(file: File) -> int | None:

@@ -38,6 +38,7 @@ from perfkit.record.placing import BEFORE, Ints, LaunchOrder, Marks
 from perfkit.record.readers import host_tables, kinds
 from perfkit.record.readers.chrome_counters import held
 from perfkit.record.readers.losses import report_losses
+from perfkit.record.readers.parts import begins_amid_events
 from perfkit.record.steps import Window, add_host_steps, add_window_steps, begun_after, last_ends, windows_until
 
 ELEMENT_BYTES: Mapping[str, int] = {
@@ -149,7 +150,7 @@ def _time_of(recording: Recording) -> tuple[int, float]:
 def _add_rank(sink: Sink, rank: int, recording: Recording) -> pd.DataFrame:
     """Add all of a rank but its collectives; returns its communication kernels in the order of `recording.collectives`."""
     file = recording.file
-    state = "partial" if recording.damage else None
+    state = "partial" if recording.damage or begins_amid_events(file.head) else None
     sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
     for sampled in recording.samples():
         curve, samples = held(sampled)

@@ -40,6 +40,12 @@ def test_the_same_idle_time_with_short_launches_is_no_contention():
     assert stays_healthy(RULE, launched(RUN, 5))["held_up_calls_a_step"] == 0
 
 
+def test_launches_that_all_take_as_long_are_not_held_up():
+    slow = launched(RUN, STOP_US)
+    slow.tables["launches"]["launch_duration_ns"] = int(STOP_US * US)
+    assert stays_healthy(RULE, slow)["held_up_calls_a_step"] == 0
+
+
 def test_a_call_that_blocks_while_the_device_works_costs_nothing():
     busy = launched(Training(ranks=1, steps=6).run(), 5)
     rows = busy.tables["launches"]

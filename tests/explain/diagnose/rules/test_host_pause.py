@@ -3,7 +3,7 @@
 import pytest
 
 from perfkit.explain.diagnose.rules.host_pause import RULE
-from tests.explain.diagnose.made import Training, judged, won_ns
+from tests.explain.diagnose.made import Training, judged, stays_healthy, won_ns
 
 
 def test_a_rank_that_stands_still_in_two_steps_is_named():
@@ -15,3 +15,11 @@ def test_a_rank_that_stands_still_in_two_steps_is_named():
 
 def test_waiting_at_the_start_of_a_step_is_no_pause():
     assert judged(RULE, Training(lead_us={1: 9000.0}).run()).findings == ()
+
+
+@pytest.mark.parametrize(("layers", "limit_share", "limit_ms"), [(6, 0.04, None), (48, None, 2.0), (400, 0.015, None)])
+def test_a_pause_is_measured_by_the_step_and_in_a_step_of_usual_length_by_two_milliseconds(layers, limit_share, limit_ms):
+    run = Training(layers=layers).run()
+    step_ns = run.steps().groupby("step")["duration_ns"].max().mean()
+    expected_ns = limit_ms * 1e6 if limit_share is None else limit_share * step_ns
+    assert stays_healthy(RULE, run)["limit_ns"] == pytest.approx(expected_ns, rel=1e-3)

@@ -1,0 +1,61 @@
+"""The order of executions on a device: which of them waits for which, read from streams, launches and recorded times."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.record.events.graph import OTHER_STREAM, STREAM, RankEvents
+
+Ints = npt.NDArray[np.int64]
+AT_ONCE_NS = 20_000
+"""What follows an end so soon has waited for it."""
+
+
+def follows(events: RankEvents, device: tuple[Ints, Ints], launch_ns: Ints, known: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Pairs of executions of which the second waits for the first."""
+    starts, ends = device
+    stream = events.edges(STREAM)
+    pairs = list(zip(stream.sources.tolist(), stream.targets.tolist(), strict=True))
+    other = events.edges(OTHER_STREAM)
+    pairs += [(source, at) for source, at in zip(other.sources.tolist(), other.targets.tolist(), strict=True) if not known[at]]
+    codes = pd.factorize(events.device["stream"])[0]
+    for code in range(int(codes.max(initial=-1)) + 1):
+        mine = np.flatnonzero(codes == code)
+        mine = mine[np.argsort(ends[mine], kind="stable")]
+        asked = np.flatnonzero((codes != code) & known)
+        at = np.searchsorted(ends[mine], starts[asked], side="right") - 1
+        last = mine[at.clip(min=0)]
+        tied = (at >= 0) & (starts[asked] - ends[last] <= AT_ONCE_NS) & (starts[last] < starts[asked])
+        tied &= launch_ns[last] <= launch_ns[asked]
+        pairs += zip(last[tied].tolist(), asked[tied].tolist(), strict=True)
+    talks = (events.device["kind"] == "communication").to_numpy(dtype=bool)
+    in_line = np.flatnonzero(known)[np.argsort(launch_ns[known], kind="stable")]
+    before = np.maximum.accumulate(np.where(talks[in_line], -1, np.arange(len(in_line))))
+    sent = np.flatnonzero(talks[in_line] & (before >= 0))
+    pairs += zip(in_line[before[sent]].tolist(), in_line[sent].tolist(), strict=True)
+    steps = events.device["step"].to_numpy(dtype=np.int64, na_value=-1)
+    computes = (events.device["kind"] == "computing").to_numpy(dtype=bool)
+    for step in np.unique(steps[talks]).tolist():
+        # The update of the weights waits for every gradient.
+        if len(last := np.flatnonzero(computes & (steps == step))):
+            pairs += [(talk, int(last[-1])) for talk in np.flatnonzero(talks & (steps == step)).tolist() if talk != last[-1]]
+    return pairs
+
+
+def once(rows: pd.DataFrame) -> pd.DataFrame:
+    """The times cut so that they do not overlap on a rank, with what all that name a piece remove of it, at most all."""
+    frames = []
+    for rank, own in rows.groupby("rank"):
+        starts = own["start_ns"].to_numpy(dtype=np.int64)
+        ends = starts + own["duration_ns"].to_numpy(dtype=np.int64)
+        share = own["fraction"].to_numpy(dtype=np.float64)
+        moments = np.concatenate([starts, ends])
+        order = np.argsort(moments, kind="stable")
+        running = np.cumsum(np.concatenate([share, -share])[order])[:-1]
+        lengths = np.diff(moments[order])
+        keep = (lengths > 0) & (running > 1e-9)
+        pieces = {"rank": rank, "start_ns": moments[order][:-1][keep], "duration_ns": lengths[keep]}
+        frames.append(pd.DataFrame(pieces).assign(fraction=np.minimum(running[keep], 1.0)))
+    return pd.concat(frames, ignore_index=True) if frames else rows
