@@ -37,6 +37,10 @@ def read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progre
         keep_one_job(sink)
         if grown := growing(match.files):
             sink.note(f"{grown[0].label} grew while it was read: a program still writes it; open it again when that is done")
+        if torn := unended(listing, match.files):
+            first, rest = torn[0].label, len(torn) - 1
+            what = "if a table is cut or still being written, its last number may be too"
+            sink.note(f"the last line of {first} has no end{f', and {rest} more' if rest else ''}: {what}")
         _left_over.report(listing, chosen, matches, sink)
     if match.lazy and progress is not None:
         progress(printable(root.name), sink.total_bytes, sink.total_bytes)
@@ -72,3 +76,20 @@ def growing(files: Sequence[File]) -> list[File]:
     """The files whose size is not what it was when they were listed, unless they are too many to ask."""
     few = files if len(files) <= _state.MANY_FILES else ()
     return [file for file in few if file.path.exists() and file.path.stat().st_size != file.size_bytes]
+
+
+def unended(listing: Listing, read: Sequence[File]) -> list[File]:
+    """The tables beside files `read` whose last line has no end: written so, or cut, which no byte tells apart."""
+    folders = {file.path.parent for file in read}
+    tables = (file for file in listing if file.name.endswith(".csv") and file.path.parent in folders)
+    return [file for file in tables if _last_byte(file) not in b"\r\n" and file.is_plain]
+
+
+def _last_byte(file: File) -> bytes:
+    """The last byte of a file, empty if it has none or cannot be read, which is told where it is read."""
+    try:
+        with file.path.open("rb", buffering=0) as stream:
+            stream.seek(max(0, file.size_bytes - 1))
+            return stream.read(1) or b""
+    except OSError:
+        return b""

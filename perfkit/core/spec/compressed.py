@@ -7,10 +7,13 @@ The reference is the modelling code of DeepSeek-V4 in `huggingface/transformers`
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from perfkit.core.errors import InputError
-from perfkit.core.numbers import Number, minimum
 from perfkit.core.spec.checks import counts
+
+if TYPE_CHECKING:  # commands that calculate nothing start without NumPy
+    from perfkit.core.numbers import Number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,17 +72,6 @@ class CompressedAttention:
         keys = index if r == 1 else 2 * _overlap(r) * (index + head) + (index + head) / r
         selected = self.index_heads * (index + 1) + keys
         return (self.num_selected_layers * selected + self.num_pooled_layers * head * (2 * _overlap(p) + 1 / p)) / layers
-
-    def attended(self, tokens: Number, layers: Number, pair: Number) -> Number:
-        """Work of a mean layer beyond its window, over that of all causal pairs; `pair` are the values of one: heads x both sizes.
-
-        The best k of the tokens seen, of which each stands for r, are those of a window of kr tokens over r. An indexer has one
-        product, scores without values.
-        """
-        outside = 1.0 - minimum(self.index_top_k * self.selected_ratio / tokens, 1.0)
-        index = self.index_heads * self.index_head_size / pair
-        selected = (1.0 - outside * outside + index) / self.selected_ratio
-        return (self.num_selected_layers * selected + self.num_pooled_layers / self.pooled_ratio) / layers
 
 
 OVERLAPPING = 128

@@ -31,6 +31,7 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
             for how, entries in by_recording(diagnosis.not_measured).items()
         ],
         "failed": [{"rule": entry.rule, "error": entry.error} for entry in diagnosis.failed],
+        "unplaced": _numbers(diagnosis.unplaced),
         "notes": list(diagnosis.notes),
     }
 

@@ -79,6 +79,7 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
         healthy=tuple(healthy),
         not_measured=tuple(missing),
         failed=tuple(failed),
+        unplaced=case.unplaced,
         notes=case.notes,
     )
 

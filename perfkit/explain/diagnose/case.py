@@ -19,14 +19,13 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Position, Run
 from perfkit.core.texts import say
 from perfkit.explain import collectives, module_tree, operator_names, stragglers
-from perfkit.explain.diagnose import _gaps, _peers
+from perfkit.explain.diagnose import _gaps, _peers, unplaced
 from perfkit.explain.diagnose._moments import Moments, moments_of
 from perfkit.explain.diagnose._replay import Replay, replay_of
 from perfkit.explain.diagnose.collecting import HOST_BY, KERNELS_BY
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.diagnose.thresholds import MIN_STEPS
 from perfkit.explain.ledger import Ledger, ledger
-from perfkit.explain.ledger.causes import UNEXPLAINED
 from perfkit.record.events.graph import causal_graph
 
 ALL_UP_TO_RANKS = 64
@@ -34,8 +33,6 @@ ALL_UP_TO_RANKS = 64
 NUM_SUSPECTS = 16
 COMPLETE = 0.95
 """The share of the collectives whose members must all be known for a replay."""
-TOLD = 0.02
-"""What is in no step, or has no cause, is told from this share of all steps on."""
 MOST_KERNELS = 60_000
 """Kernels whose moments are timed anew: of more, a price would take seconds."""
 WHOLE = 0.9
@@ -174,7 +171,7 @@ class Case:
                     share=max(self.ledger.sampled.values()),
                 )
             )
-        notes += self._not_placed()
+        notes += unplaced.told(self.run, self.unplaced)
         if self.ledger_errors:
             notes.append(say("where the time went is told by summaries of the steps at most: {why}", why=self.ledger_errors[0]))
         if self.unmarked:
@@ -185,22 +182,10 @@ class Case:
             notes.append(say("{judged}: that a cost lasts is not shown", judged=judged))
         return tuple(notes)
 
-    def _not_placed(self) -> list[str]:
-        """What of the recording is in no step or has no cause, and why."""
-        lost: list[str] = [
-            say("lost when it was read: {what} ({count})", what=each.what, count=each.count) for each in self.run.dropped
-        ]
-        rows = self.ledger.entries
-        untold = rows.loc[(rows["detail"] == "communication").to_numpy() & (rows["cause"] == UNEXPLAINED).to_numpy(), "ns"].sum()
-        if untold > TOLD * max(1, self.ledger.total_ns):
-            form = (
-                "{share} of all steps is communication not all members of which were read: who waits, who moves data, is not known"
-            )
-            lost.append(say(form, share=float(untold / self.ledger.total_ns)))
-        if self.outside_ns > TOLD * max(1, self.ledger.total_ns):
-            form = "{outside_ns} of device time is before the first step or after the last: it is in no step and has no price"
-            lost.append(say(form, outside_ns=self.outside_ns))
-        return lost
+    @cached_property
+    def unplaced(self) -> dict[str, float]:
+        """How much of the recording has no step or no cause (`perfkit.explain.diagnose.unplaced`)."""
+        return unplaced.figures(self.ledger, self.outside_ns)
 
     @cached_property
     def kernels(self) -> pd.DataFrame:

@@ -161,7 +161,8 @@ class Failed:
 class Diagnosis(Shown):
     """All verdicts over one run: `findings` in the order of their cost, and what was healthy, not measured or failed.
 
-    `ledger` says where every ns of the judged steps went, also what no finding is about.
+    `ledger` says where every ns of the judged steps went, also what no finding is about; `unplaced` how much of the
+    recording has no step, or members that were not read.
     """
 
     run: str
@@ -171,6 +172,7 @@ class Diagnosis(Shown):
     healthy: tuple[Healthy, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()
     failed: tuple[Failed, ...] = ()
+    unplaced: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=())
 
     def __repr__(self) -> str:

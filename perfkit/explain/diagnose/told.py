@@ -69,8 +69,7 @@ def finding_told(finding: Finding) -> str:
 
 def evidence_table(finding: Finding) -> pd.DataFrame:
     """The numbers of a finding with their units, as text: `what` and `value`."""
-    rows = [(quantity.label(name), quantity.text(name, value, absent="not known")) for name, value in finding.evidence.items()]
-    return _titled(pd.DataFrame(rows, columns=["what", "value"]), "The numbers that show it")
+    return _titled(_figures(finding.evidence), "The numbers that show it")
 
 
 def advice_table(finding: Finding) -> pd.DataFrame:
@@ -118,10 +117,20 @@ def missing_table(diagnosis: Diagnosis) -> pd.DataFrame:
     return _titled(pd.DataFrame(rows, columns=["how_to_collect_it", "would_answer"]), "Not measured, and how to collect it")
 
 
+def unplaced_table(diagnosis: Diagnosis) -> pd.DataFrame:
+    """What of the recording has no step or no cause because it was not recorded, as text: `what` and `value`."""
+    return _titled(_figures(diagnosis.unplaced), "Not placed")
+
+
 def failed_table(diagnosis: Diagnosis) -> pd.DataFrame:
     """Rules with a defect: `rule` and `error`."""
     rows = [(entry.rule, entry.error) for entry in diagnosis.failed]
     return _titled(pd.DataFrame(rows, columns=["rule", "error"]), "Rules that failed (a bug of perfkit)")
+
+
+def _figures(numbers: Mapping[str, float]) -> pd.DataFrame:
+    rows = [(quantity.label(name), quantity.text(name, value, absent="not known")) for name, value in numbers.items()]
+    return pd.DataFrame(rows, columns=["what", "value"])
 
 
 def _in_words(evidence: Mapping[str, float]) -> str:

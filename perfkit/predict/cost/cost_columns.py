@@ -19,7 +19,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.workload import FEW_BITS
-from perfkit.predict.cost.flops import attended_share
+from perfkit.predict.cost.flops import attended_beyond, attended_share
 from perfkit.predict.cost.releases import releases_before
 from perfkit.predict.cost.stage_layers import StageLayers, stage_layers
 
@@ -186,7 +186,7 @@ def _attended(plans: PlanColumns) -> Number:
     for rows, packed in _packed(plans):
         key = where(latent, plans.nope_head_size + plans.rope_head_size, plans.head_size)
         pair = plans.num_attention_heads * (key + where(latent, plans.value_head_size, plans.head_size))
-        beyond = where(rows, packed.attended(plans.seq_length, layers, pair), beyond)
+        beyond = where(rows, attended_beyond(packed, plans.seq_length, layers, pair), beyond)
         own = where(rows, maximum(own, packed.num_selected_layers + packed.num_pooled_layers), own)
     block = where(plans.attention_window > 0, FLASH_BLOCK, 0.0)
     return attended_share(plans.seq_length, plans.attention_window + block, own / layers) + beyond

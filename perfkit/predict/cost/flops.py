@@ -21,6 +21,7 @@ from perfkit.core.numbers import Number, minimum
 from perfkit.core.params import attention_weights, expert_layers, ffn_weights, shared_width
 from perfkit.core.recomputed import recomputed_parts
 from perfkit.core.source import Source
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 
@@ -84,13 +85,25 @@ def attended_share(seq_length: Number, window: Number, windowed: Number) -> Numb
     return 1.0 - windowed * outside * outside
 
 
+def attended_beyond(packed: CompressedAttention, seq_length: Number, layers: Number, pair: Number) -> Number:
+    """Work of a mean layer beyond its window, over that of all causal pairs; `pair` are the values of one: heads x both sizes.
+
+    The best k of the tokens seen, of which each stands for r, are those of a window of kr tokens over r. An indexer has one
+    product, scores without values.
+    """
+    outside = 1.0 - minimum(packed.index_top_k * packed.selected_ratio / seq_length, 1.0)
+    index = packed.index_heads * packed.index_head_size / pair
+    selected = (1.0 - outside * outside + index) / packed.selected_ratio
+    return (packed.num_selected_layers * selected + packed.num_pooled_layers / packed.pooled_ratio) / layers
+
+
 def _attended(model: ModelSpec, seq_length: int, sizes: int) -> Number:
     """As `attended_share` of a model, with what layers select or pool beyond their window."""
     packed, layers = model.compressed, model.num_layers
     if packed is None:
         return attended_share(seq_length, model.attention_window, model.num_windowed_layers / layers)
     own = max(model.num_windowed_layers, packed.num_selected_layers + packed.num_pooled_layers)
-    beyond = packed.attended(seq_length, layers, model.num_attention_heads * sizes)
+    beyond = attended_beyond(packed, seq_length, layers, model.num_attention_heads * sizes)
     return attended_share(seq_length, model.attention_window, own / layers) + float(beyond)
 
 

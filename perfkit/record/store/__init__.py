@@ -7,7 +7,7 @@ the empty text are null. What does not parse is null, counted by column, and nev
 """
 
 from perfkit.record.store._cells import NULLS, Cell, exact_ns, times_ns
-from perfkit.record.store._csv import MISSHAPEN, TORN, Csv, read_csv
+from perfkit.record.store._csv import MISSHAPEN, Csv, read_csv
 from perfkit.record.store._few_cells import read_plain, series
 from perfkit.record.store._few_rows import FEW_ROWS, read_rows, write_rows
 from perfkit.record.store._parquet import ROWS_PER_GROUP, read_group, read_table, write_table
@@ -19,7 +19,6 @@ __all__ = [
     "MISSHAPEN",
     "NULLS",
     "ROWS_PER_GROUP",
-    "TORN",
     "Block",
     "Cell",
     "Csv",

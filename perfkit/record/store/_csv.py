@@ -1,8 +1,7 @@
 """CSV: big files into columns by name, block by block. Every cell is text first and is parsed by `_cells`.
 
 A row with more or fewer cells than the header (a cut file, an unquoted comma) is left out and counted, because its cells cannot be
-named. Of a last line that has no end, the last cell counts as lost: a file that is cut, or still written, may hold the first digit
-of its number alone. The only row of a table keeps it, because some programs end no line there; that it may be cut is said alike.
+named.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ else:
 
 MISSHAPEN = "row with more or fewer cells than the header"
 """What `Csv.losses` says of whole rows; all else are cells."""
-TORN = "last line without its end: the file is cut, or still being written, and the last number may be too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +37,7 @@ class Csv:
     """A CSV file as columns: `frame` has every column asked for, null where the file has none.
 
     `absent` are columns asked for that the file lacks, `unread` those it has beyond them, `unparsed` counts of cells that were
-    neither null nor a number, by column, `misshapen` rows left out because they have not as many cells as the header; `torn` says
-    whether the last line has no end.
+    neither null nor a number, by column, `misshapen` rows left out because they have not as many cells as the header.
     """
 
     frame: pd.DataFrame
@@ -48,15 +45,12 @@ class Csv:
     unread: tuple[str, ...]
     unparsed: Mapping[str, int]
     misshapen: int = 0
-    torn: bool = False
 
     def losses(self) -> dict[str, int]:
         """What was lost, in words for `Sink.drop`, with its count."""
         lost = {f"{name}: not a number": count for name, count in self.unparsed.items()}
         if self.misshapen:
             lost[MISSHAPEN] = self.misshapen
-        if self.torn:
-            lost[TORN] = 1
         return lost or ({"table that ends after its header": 1} if self.frame.empty else {})
 
 
@@ -86,31 +80,13 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
     texts = pl.Categorical(pl.Categories.random())  # one list of distinct texts for all blocks
     pieces: list[dict[str, pl.Series]] = []
     unparsed: Counter[str] = Counter()
-    misshapen, torn = 0, False
+    misshapen = 0
     while content:
-        if _is_torn(content):
-            torn = True
-            is_only = not any(len(column) for piece in pieces for column in piece.values())
-            content = content if is_only or _is_quoted(content) else content[: _last_cell(content)]
         raw, lost = _text_columns(file, content, header, sorted(present[name] for name in wanted))
         misshapen += lost
         pieces.append(_values({name: raw[present[name]] for name in wanted}, wanted, texts, unparsed))
         content = next(blocks, b"")
-    return Csv(_joined(pieces, columns), *_beside(columns, header), dict(unparsed), misshapen, torn)
-
-
-def _is_torn(block: bytes) -> bool:
-    """Whether the last line of a block has no end although another one has."""
-    return not block.endswith((b"\n", b"\r")) and b"\n" in block
-
-
-def _is_quoted(block: bytes) -> bool:
-    """Whether a quote shows that the last cell of a block is whole."""
-    return block.endswith(b'"') and block.count(b'"') % 2 == 0
-
-
-def _last_cell(block: bytes) -> int:
-    return max(block.rfind(b","), block.rfind(b"\n")) + 1
+    return Csv(_joined(pieces, columns), *_beside(columns, header), dict(unparsed), misshapen)
 
 
 def _beside(columns: Iterable[str], header: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

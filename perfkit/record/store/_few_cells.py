@@ -1,7 +1,7 @@
 """Few cells: small tables in which every cell is plain, read without the columnar engine.
 
 Most files of a rank are such, and the engine takes as long to begin with one as to read a thousand rows. What is not plain (quotes,
-a row of another length, a last line without its end, a cell that is no number) is left to it.
+a row of another length, a cell that is no number) is left to it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _rows(file: File) -> list[list[str]] | None:
         text = file.path.read_bytes().decode("ascii").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError):
         return None
-    is_plain = text[:1] != "\n" and text[-1:] == "\n" and not any(odd in text for odd in '"\r\0')
+    is_plain = text[:1] != "\n" and not any(odd in text for odd in '"\r\0')
     return [line.split(",") for line in text.split("\n") if line] if is_plain else None
 
 

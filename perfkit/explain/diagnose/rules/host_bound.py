@@ -22,10 +22,10 @@ import pandas as pd
 
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import blocking, launching, planned, who, work
-from perfkit.explain.diagnose.advice import BIND, Action, fitting
+from perfkit.explain.diagnose.advice import BIND, RECORD_HOST, Action, fitting
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.collecting import HOST_BY, KERNELS_BY
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.launching import GAP_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -130,7 +130,7 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
                     "median_kernel_ns": float(lengths.median()),
                     **({} if at_once is None else {"started_at_launch_share": at_once}),
                 },
-                actions=fitting(case, ACTIONS if at_once is not None else (HOST_BY, *ACTIONS)),
+                actions=fitting(case, ACTIONS if at_once is not None else (RECORD_HOST, *ACTIONS)),
                 cost_ns=work.won_ns(case, removed, alone=True),
                 next=("14_timeline", "frequent-sync"),
                 part="free",

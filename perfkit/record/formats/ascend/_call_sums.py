@@ -49,7 +49,7 @@ def read_sums(file: File) -> tuple[pd.DataFrame, dict[str, int]]:
     sound = needed & (read.frame["Count"] > 0).fillna(False) & (read.frame["Time(us)"] >= 0).fillna(False)
     rows = read.frame[sound.to_numpy(dtype=bool)]
     lost = {"call_sums: a row without a name, a count or a time": int((~sound).sum())}
-    lost |= {store.MISSHAPEN: read.misshapen, store.TORN: int(read.torn)}
+    lost[store.MISSHAPEN] = read.misshapen
     layer = rows["Level"].astype("object").map(lambda level: LAYERS.get(str(level), level))
     sums = pd.DataFrame(
         {

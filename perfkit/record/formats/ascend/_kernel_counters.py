@@ -41,7 +41,7 @@ def of_table(file: File, header: Sequence[str]) -> tuple[pd.DataFrame, dict[str,
     step = rows["Step Id"] if rows["Step Id"].notna().any() else pd.Series(0, index=rows.index, dtype="Int64")
     kernels = pd.DataFrame({"step": step, "name": rows["Name"], "type": rows["Type"]})
     lost = read.losses()
-    return by_kernel(kernels, rows[counters]), {what: lost[what] for what in lost if what.startswith((*counters, store.TORN))}
+    return by_kernel(kernels, rows[counters]), {what: lost[what] for what in lost if what.startswith(tuple(counters))}
 
 
 def by_kernel(kernels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
