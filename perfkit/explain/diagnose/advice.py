@@ -97,10 +97,8 @@ HEALTH: Action = {
     "amd": "look at clock, temperature and power of the device: amd-smi metric -c -t -p, and -e for its memory",
 }
 RECORD_HOST: Action = {
-    "mindspore": "record the host side with launches: activities=[ProfilerActivity.CPU, ProfilerActivity.NPU]; "
-    "keep trace_view.json",
-    "torch_npu": "record the host side with launches: activities CPU and NPU; keep trace_view.json",
-    "torch": "record the host side with launches: activities CPU and CUDA",
+    "ascend": "record the host side with launches: activities CPU and NPU, and keep the timeline",
+    "nvidia": "record the host side with launches: activities CPU and CUDA",
 }
 ASYNC_SAVE: Action = {
     "mindspore": "save checkpoints rarely and asynchronously: save_checkpoint_steps and async_save of CheckpointMonitor",
