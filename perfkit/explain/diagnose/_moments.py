@@ -91,11 +91,17 @@ class Moments:
         last = max(int(rank.ends.max()) for rank in self._ranks.values())
         return float(last - max(int(times[rank.begins + 1].max()) for rank in self._ranks.values()))
 
-    def idle_ns(self, rank: int, times: Ints | None = None) -> int:
-        """What the device of a rank idles between its first and its last execution."""
+    def idle_ns(self, rank: int, times: Ints | None = None, *, waiting: bool = False) -> int:
+        """What the device of a rank idles between its first and its last execution; or also waits in operations for others."""
         own = self._ranks[rank]
-        starts, ends = (own.starts, own.ends) if times is None else (times[own.begins], times[own.begins + 1])
-        return int(ends.max() - starts.min()) - union(starts, ends).total_ns
+        when = np.array(self._recorded, dtype=np.int64) if times is None else times
+        starts, ends = when[own.begins], when[own.begins + 1]
+        first = int(starts.min())
+        if waiting:
+            meets = np.isin(own.begins + 1, [at for met in self._operations.values() for at in met])
+            for execution in np.flatnonzero(meets).tolist():
+                starts[execution] = max(int(when[source]) for source, _ in self._before[int(own.begins[execution]) + 1])
+        return int(ends.max()) - first - union(starts, ends).total_ns
 
     def timed(
         self, removed: pd.DataFrame, stops: pd.DataFrame, faster_ns: Mapping[int, float], waits: Sequence[pd.DataFrame] = ()

@@ -60,15 +60,21 @@ def _outermost(case: Case, rank: int) -> pd.DataFrame | None:
     return found
 
 
-def lost_ns(case: Case, rank: int, waiting: pd.DataFrame) -> float | None:
-    """How much less the device of a rank would idle in a mean step without these calls; None where launches do not tell.
+def lost_ns(case: Case) -> dict[int, float]:
+    """By rank how much less its device would idle in a mean step if no rank had such calls; empty where launches do not tell.
 
-    Not only the idle times at the calls: a host that has to wait loses its lead, and is late for what follows too.
+    Not only the idle times at the calls: a host that has to wait loses its lead, and is late for what follows too. What a device
+    would wait for other ranks instead is no less: where a call waits for a peer, the step wins nothing without it.
     """
-    if (moments := case.moments) is None:
-        return None
-    times = moments.timed(work.EMPTY, work.EMPTY, {}, (waiting,))
-    return max(0.0, (moments.idle_ns(rank) - moments.idle_ns(rank, times)) / case.num_kernel_steps)
+    found = {rank: waiting for rank in ranks_read(case) if (waiting := calls(case, rank)) is not None}
+    if (moments := case.moments) is None or not found:
+        return {}
+    times = moments.timed(work.EMPTY, work.EMPTY, {}, tuple(found.values()))
+    lost: dict[int, float] = {}
+    for rank in found:
+        own, whole = (moments.idle_ns(rank, waiting=told) - moments.idle_ns(rank, times, waiting=told) for told in (False, True))
+        lost[rank] = max(0, min(own, whole)) / case.num_kernel_steps
+    return lost
 
 
 def idle_after(case: Case, rank: int, waiting: pd.DataFrame) -> pd.DataFrame:

@@ -74,9 +74,10 @@ def price(case: Case, losses: Sequence[Loss]) -> int:
     for each in losses:
         for instance, amount in each.faster_ns.items():
             faster_ns[instance] = max(faster_ns.get(instance, 0.0), amount)
-    # Where ranks meet, a host that was recorded launching just in time would seem to hold up all others: there only calls that
-    # wait are told by hosts, of which nothing else tells.
-    told = case.replay is None or any(each.waits is not None for each in losses)
+    # Where ranks meet, a host recorded launching just in time would seem to hold up all others once a stop is gone: stops are told
+    # by collectives there. Shorter kernels of a step that waits for its host are not: hosts tell that it wins nothing by them.
+    waits_or_works = any(each.waits is not None for each in losses) or not any(each.stops for each in losses)
+    told = case.replay is None or waits_or_works
     if told and case.moments is not None and not all(each.alone for each in losses):
         removed, stops = (_joined([each.removed for each in losses if each.stops == stops]) for stops in (False, True))
         waits = [each.waits for each in losses if each.waits is not None]

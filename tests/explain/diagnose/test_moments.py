@@ -60,6 +60,14 @@ def test_calls_that_wait_win_what_they_cost_when_none_waits(name: str):
     assert won_ns == pytest.approx(step_ns(waiting) - step_ns(base.run), rel=0.2)
 
 
+@pytest.mark.parametrize("name", WITH_HOSTS)
+def test_no_device_idles_more_for_calls_that_wait_than_the_step_wins_without_them(name: str):
+    case = Case(recording(name).run)
+    calls = [own for rank in case.detail_ranks if (own := blocking.calls(case, rank)) is not None]
+    won_ns = work.price(case, [work.loss(work.EMPTY, waits=own) for own in calls])
+    assert max(blocking.lost_ns(case).values()) == pytest.approx(won_ns, rel=0.05)
+
+
 def test_a_call_that_was_put_in_returns_when_its_kernel_ends_on_the_clock_of_its_rank():
     base = recording("dlrm_8xV100")
     run = stretched(base, put_in(base, Cause("blocking calls", 10)))

@@ -46,7 +46,7 @@ def check(case: Case) -> Verdict:
     a_step = {rank: len(calls) / case.num_kernel_steps for rank, calls in found.items()}
     idle = {rank: blocking.idle_after(case, rank, calls) for rank, calls in found.items()}
     rank = max(found, key=lambda known: (a_step[known], float(idle[known]["duration_ns"].sum())))
-    lost_ns = _lost_ns(case, rank, found[rank], idle[rank])
+    lost_ns = _lost_ns(case, rank, idle[rank])
     evidence = {"calls_a_step": a_step[rank], "idle_after_calls_ns": lost_ns}
     if a_step[rank] < case.limit(SYNC_CALLS):
         return Verdict((), evidence)
@@ -84,10 +84,10 @@ def check(case: Case) -> Verdict:
     )
 
 
-def _lost_ns(case: Case, rank: int, calls: pd.DataFrame, idle: pd.DataFrame) -> float:
+def _lost_ns(case: Case, rank: int, idle: pd.DataFrame) -> float:
     """The mean time a step that the device idles at these calls, or because of them where launches tell."""
     at_calls_ns = float(idle["duration_ns"].sum()) / case.num_kernel_steps
-    return max(at_calls_ns, blocking.lost_ns(case, rank, calls) or 0.0)
+    return max(at_calls_ns, blocking.lost_ns(case).get(rank, 0.0))
 
 
 def _cost_ns(case: Case, rank: int, lost_ns: float) -> int:

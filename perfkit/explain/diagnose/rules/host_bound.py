@@ -144,8 +144,7 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
 
 def _known_to_block(case: Case, rank: int) -> bool:
     """Whether what follows from calls of a rank that wait for the device is known, and left out."""
-    calls = None if case.unmarked else blocking.calls(case, rank)
-    return calls is not None and blocking.lost_ns(case, rank, calls) is not None
+    return case.moments is not None and not case.unmarked and blocking.calls(case, rank) is not None
 
 
 def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:
@@ -156,12 +155,12 @@ def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:
     if case.unmarked:
         return short.assign(left=1.0)
     left = short["duration_ns"].astype("float64")
-    for rank in blocking.ranks_read(case):
+    for rank, amount in blocking.lost_ns(case).items():
         calls = blocking.calls(case, rank)
         if calls is None or len(calls) < case.limit(SYNC_CALLS) * case.num_kernel_steps:
             continue
         own = (short["rank"] == rank).to_numpy(dtype=bool)
-        lost_ns = (blocking.lost_ns(case, rank, calls) or 0.0) * case.num_kernel_steps
+        lost_ns = amount * case.num_kernel_steps
         left = left.mask(own, left * (1.0 - min(1.0, lost_ns / max(1.0, float(left[own].sum())))))
     return short.assign(duration_ns=left.round().astype("int64"), left=left / short["duration_ns"])
 
