@@ -21,9 +21,8 @@ from perfkit.explain.ledger._head import of_head
 from perfkit.explain.ledger._paint import layer, paint, shared
 from perfkit.predict.simulate import simulate
 from perfkit.record.events.graph import causal_graph
-from perfkit.record.format import Sink
 from perfkit.record.load import load
-from tests.explain.diagnose.made import Training, run_of, summaries
+from tests.explain.diagnose.made import Training, summaries
 from tests.predict.simulate.plans import plan_of
 
 TRACES = Path(__file__).resolve().parents[2] / "data/traces"
@@ -284,43 +283,3 @@ def test_neither_attention_nor_router_is_a_head(operator: str, shape: str, produ
     names, shapes = pd.Series([operator, *["MatMul"] * len(products)]), pd.Series([shape, *products])
     work = np.array(["work/element-wise and other", *["work/product"] * len(products)], dtype=object)
     assert not of_head(names, shapes, work).any()
-
-
-US = 1_000
-
-
-def idle_by_cause(begins: int, launches: list[tuple[int, int]], host: dict[str, tuple[int, int]]) -> dict[str, float]:
-    """The us by cause of an idle time from 100 us to `begins`, when kernels begin whose launches are calls from when to when.
-
-    `host` is what the thread that launches calls, by name, from when to when.
-    """
-    sink = Sink()
-    sink.add("steps", rank=0, step=1, start_ns=0, duration_ns=(begins + 100) * US)
-    starts, lengths = [0, *[begins] * len(launches)], [100] * (1 + len(launches))
-    calls = [(-20, -10), *launches]
-    common = {
-        "rank": 0, "step": 1, "name": "MatMul", "kind": "computing", "start_ns": [at * US for at in starts],
-        "duration_ns": [length * US for length in lengths], "stream": [str(at) for at in range(len(starts))],
-    }  # fmt: skip
-    sink.add("kernels", **common, type="MatMul")
-    sink.add(
-        "launches", **common, thread="1", launch_ns=[begin * US for begin, _ in calls],
-        launch_duration_ns=[(end - begin) * US for begin, end in calls],
-    )  # fmt: skip
-    for name, (begin, end) in host.items():
-        sink.add("host", rank=0, thread="1", name=name, kind="call", start_ns=begin * US, duration_ns=(end - begin) * US)
-    entries = ledger(run_of(sink)).entries
-    return (entries[entries["part"] == "free"].groupby("cause")["ns"].sum() / US).to_dict()
-
-
-def test_of_kernels_that_start_together_the_one_launched_last_was_waited_for():
-    for launches in ([(110, 120), (170, 180)], [(170, 180), (110, 120)]):
-        assert idle_by_cause(200, launches, {}) == {causes.LAUNCHING: 80, causes.LATENCY: 20}
-
-
-@pytest.mark.parametrize(("returns", "blocked_us"), [(1100, 0), (1160, 1010)], ids=["950 us", "1010 us"])
-def test_a_call_that_asks_for_a_copy_has_made_it_if_it_takes_a_millisecond(returns: int, blocked_us: int):
-    found = idle_by_cause(3000, [(2900, 2950)], {"cudaMemcpyAsync": (150, returns)})
-    assert found == {key: us for key, us in ((causes.BLOCKING, blocked_us), (causes.LAUNCHING, 2850 - blocked_us)) if us} | {
-        causes.LATENCY: 50
-    }
