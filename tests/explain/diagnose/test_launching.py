@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit.explain.diagnose import launching
+from perfkit.explain.diagnose import host, launching
 from perfkit.explain.diagnose.case import Case
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import US, run_of
@@ -70,3 +70,12 @@ def test_of_the_time_before_a_step_what_lies_behind_the_data_loader_is_for_launc
     """The first kernel begins at 0, 500 us after its step does; the loader has ended before the step, in it, or not until then."""
     case = recorded((-20, 0, 100), (50, 104, 100), leads=((loaded - 50, loaded),))
     assert launching.leads_after_loading(case, (0,))["duration_ns"].tolist() == ([] if kept is None else [kept * US])
+
+
+def test_the_share_of_each_idle_time_that_the_data_loader_fills():
+    """From 100 to 200 us the device idles, in which it loads for 60, and from 300 to 400, in which it does for 10."""
+    case = recorded((-20, 0, 100), (50, 200, 100), (60, 400, 100), leads=((120, 180), (290, 310)))
+    inside = case.gaps[~case.gaps["lead"].astype(bool)]
+    assert inside["duration_ns"].tolist() == [100 * US, 100 * US]
+    assert host.shares_in(case, 0, inside, host.LOADERS).tolist() == [0.6, 0.1]
+    assert host.share_in(case, 0, inside, host.LOADERS) == 0.35

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from perfkit.explain.diagnose import diagnose
@@ -46,6 +47,19 @@ def test_many_calls_inside_the_step_are_named():
     (found,) = judged(with_calls(HEALTHY, 8)).findings
     assert found.evidence["calls_a_step"] == 8
     assert found.subject["operators"] == ("cudaStreamSynchronize",)
+
+
+def test_calls_inside_of_a_call_are_not_counted_again():
+    """`aten::item` copies and then waits: neither is a wait of its own."""
+    run = with_calls(HEALTHY, 5)
+    outer = run.tables["host"].assign(name="aten::item", duration_ns=1000)
+    inner = [
+        outer.assign(name=name, start_ns=outer["start_ns"] + begin, duration_ns=length)
+        for name, begin, length in (("cudaMemcpyDtoH", 100, 200), ("cudaStreamSynchronize", 400, 500))
+    ]
+    (found,) = judged(replace(run, tables={**run.tables, "host": pd.concat([outer, *inner])})).findings
+    assert found.evidence["calls_a_step"] == 5
+    assert found.subject["operators"] == ("aten::item",)
 
 
 def test_without_the_host_nothing_is_measured():
