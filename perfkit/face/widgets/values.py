@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from perfkit.core.errors import PerfkitError
+from perfkit.core.errors import NotMeasuredError, PerfkitError
 from perfkit.face.widgets.status import Waiting
 
 _TURN_S = 0.05
@@ -87,6 +87,10 @@ class Value:
         """The value for what follows it; raises Waiting, which names what it waits for, where there is none."""
         try:
             return self.wait(**how)
+        except Waiting:
+            raise
+        except NotMeasuredError as error:
+            raise Waiting("Not recorded: how to collect it stands above.") from error
         except PerfkitError as error:
             raise no_answer_yet(self.title) from error
         except Exception as error:
