@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit.explain.ledger import _late, _stated, _usual, causes, ledger
+from perfkit.explain.ledger import _late, _rank, _stated, _usual, causes, ledger
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import US, run_of
 
@@ -210,3 +210,29 @@ def test_of_communication_that_is_not_hidden_only_what_all_of_the_rest_leaves_is
     talking = found[found["part"] == "communication"]
     assert talking.groupby("cause")["ns"].sum().to_dict() == told
     assert np.sum(found["ns"]) == 300
+
+
+@pytest.mark.parametrize(("copies", "told"), [(20, {causes.COPY: 20, causes.UNEXPLAINED: 10}), (50, {causes.COPY: 30})])
+def test_copies_that_a_step_states_take_no_more_than_it_was_free(copies: int, told: dict[str, int]):
+    steps = pd.DataFrame({"rank": [0], "step": [1], "duration_ns": [130], "computing_ns": [100]})
+    steps = steps.assign(exposed_communication_ns=0, bubble_ns=None, copy_ns=copies)
+    members = waited(0, 0).iloc[:0].assign(step=1, transfer_ns=0)
+    found = _stated.summaries(steps, members, pd.DataFrame())
+    assert found[found["part"] == "free"].groupby("cause")["ns"].sum().to_dict() == told
+
+
+def test_what_a_message_moved_longer_than_usual_is_the_last_of_it():
+    """A message that moves from 0 to 50 and from 100 to 200 ns took 120 longer than usual."""
+    names = [np.array([value] * 2, dtype=object) for value in (causes.TRANSFER, None, "communication")]
+    columns = (np.array([0, 100]), np.array([50, 200]), names[0], names[1], np.array([7, 7]), names[2])
+    starts, ends, cause, *_ = _rank._slow(columns, {7: 120})
+    found = sorted(zip(starts.tolist(), ends.tolist(), cause.tolist(), strict=True))
+    assert found == [(0, 30, causes.TRANSFER), (30, 50, causes.SLOW_TRANSFER), (100, 200, causes.SLOW_TRANSFER)]
+
+
+def test_behind_the_optimizer_is_what_is_computed_behind_its_last_kernel():
+    begin = np.array([0, 12, 20, 30])
+    because = np.array([causes.OPTIMIZER, causes.ELEMENT_WISE, causes.OPTIMIZER, causes.ELEMENT_WISE], dtype=object)
+    computing = np.array(["computing"] * 4, dtype=object)
+    assert _rank._behind(begin, begin + 10, because, computing).tolist() == [False, False, False, True]
+    assert not _rank._behind(begin, begin + 10, np.where(begin == 30, "work/product", because), computing).any()
