@@ -45,8 +45,8 @@ from perfkit.face.widgets.view import View
 from perfkit.face.widgets.worker import Cancelled, Progress
 
 Message = dict[str, Any]
-_PLACE = ("from", "to", "slice", "pins", "filter")
-"""What the address says of a view: the window in ns, the chosen slice, the lanes that are pinned, the units that are shown."""
+_PLACE = ("from", "to", "slice", "pins", "filter", "search")
+"""What the address says of a view: window in ns, chosen slice, pinned lanes, units that are shown, names that are searched."""
 _SHOW = "show"
 """What a link from elsewhere asks to select; the view that it becomes takes its place in the address."""
 _BAD_REQUESTS = (PerfkitError, LookupError, ValueError, TypeError, OSError)
@@ -341,7 +341,8 @@ class TimelineView(View):
         window = int(message["start"]), int(message["end"])
         at = address_of(timeline, message.get("slice"))
         pins = address_of_lanes(timeline, message.get("pins", ()))
-        place = dict(zip(_PLACE, (*window, at, pins, str(message.get("filter", ""))), strict=True))
+        texts = [str(message.get(name) or "") for name in ("filter", "search")]
+        place = dict(zip(_PLACE, (*window, at, pins, *texts), strict=True))
         self._tell_address({_SHOW: None, **{name: value or None for name, value in place.items()}})
 
     def _tell_address(self, values: Mapping[str, Any]) -> None:
@@ -371,11 +372,11 @@ class TimelineView(View):
 
     def _goto(self, timeline: Timeline) -> Message | None:
         """The view that the address asks for."""
-        start, end, at, pins, text = place = [page_state().get(name) for name in _PLACE]
+        start, end, at, pins, text, sought = place = [page_state().get(name) for name in _PLACE]
         show = page_state().get(_SHOW)
         if not any((*place, show)):
             return None
-        found = {"id": "-".join((*place, show)), "start": start, "end": end, "filter": text}
+        found = {"id": "-".join((*place, show)), "start": start, "end": end, "filter": text, "search": sought}
         if show and not at:
             chosen, lanes = asked_for(timeline, show)
             return {**found, "slice": chosen, "pins": lanes}
