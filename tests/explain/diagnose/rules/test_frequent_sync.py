@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rules.frequent_sync import RULE
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import Training, run_of
@@ -110,7 +111,7 @@ def test_ranks_with_half_of_the_most_calls_are_named_and_win_together_what_the_l
     assert found.cost_ns == pytest.approx(235_000, rel=0.01)
 
 
-def waiting_for_every_kernel(ranks=2, steps=4, kernels=10):
+def waiting_for_every_kernel(ranks, steps=4, kernels=10):
     """Kernels of 100 us, each launched when the one before has ended, from 5 to 10 us after it; it begins another 10 us later."""
     sink = Sink()
     for rank in range(ranks):
@@ -138,9 +139,12 @@ def waiting_for_every_kernel(ranks=2, steps=4, kernels=10):
     return run_of(sink)
 
 
-def test_a_step_wins_the_gaps_behind_all_its_waits_but_that_for_its_last_kernel():
-    """Nine gaps of 20 us; the ranks do the same and do not meet, so a step wins nothing by one of them alone."""
-    (found,) = judged(waiting_for_every_kernel()).findings
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_step_wins_the_gaps_behind_all_its_waits_but_that_for_its_last_kernel(ranks):
+    """Nine gaps of 20 us: one rank is timed anew, of two that do not meet the idle times at the calls are taken out."""
+    run = waiting_for_every_kernel(ranks)
+    assert (Case(run).moments is not None) == (ranks == 1)
+    (found,) = judged(run).findings
     assert "ranks" not in found.subject
     assert found.evidence["calls_a_step"] == 9
     assert found.evidence["idle_after_calls_ns"] == found.cost_ns == 9 * 20_000
