@@ -113,7 +113,7 @@ export class Chart {
       hover: true,
     });
     const tips = new vega.TooltipHandler({ theme: "custom" });
-    view.tooltip((handler, event, item, shown) => tips.call(handler, event, item, leastShares(shown)));
+    view.tooltip((handler, event, item, shown) => tips.call(handler, event, item, inWords(leastShares(shown), this.description.words)));
     for (const [name, value] of Object.entries(this.params)) setSignal(view, name, value);
     this.rows = {};
     this.pending = { rows: {}, values: {} };
@@ -245,6 +245,13 @@ export class Chart {
     return this.datasets[name] ?? {};
   }
 
+  /** The rows of the chart as a person reads them, under the heads of their columns. */
+  told() {
+    const { headers = {}, heads = {}, words = {} } = this.description;
+    return Object.fromEntries(Object.entries(this.mainColumns()).map(([name, values]) =>
+      [heads[name] ?? headers[name] ?? name, values.map((value) => words[value] ?? value)]));
+  }
+
   /** The rows of the chart under the names that they have in a file, which say the unit. */
   named() {
     const { headers = {} } = this.description;
@@ -255,9 +262,15 @@ export class Chart {
     if (this.tableBox.hidden) return;
     const columns = this.mainColumns();
     const table = new Table((row) => this.send({ type: "select", chart: this.description.name, datum: rowAt(columns, row) }));
-    table.update(rawTable(this.named()));
+    table.update(rawTable(this.told()));
     this.tableBox.replaceChildren(table.root);
   }
+}
+
+/** What a tooltip shows in the words of the page, which has the rows in those of the code. */
+function inWords(shown, words = {}) {
+  if (shown === null || typeof shown !== "object") return words[shown] ?? shown;
+  return Object.fromEntries(Object.entries(shown).map(([name, value]) => [name, words[value] ?? value]));
 }
 
 function rawTable(columns) {
