@@ -42,19 +42,29 @@ NO_NUMBERS = ("x", "", "1e9", "-1")
 
 
 def record(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A mapping that gets every text that views send from now on, with its place; nothing waits for a dragged slider."""
+    """A mapping that gets every text that views made from now on send, with its place; nothing waits for a dragged slider.
+
+    A view of a page that was left may still answer, in the language of its own page.
+    """
     found: dict[str, str] = {}
-    notify, send = View.notify_change, View.send
+    begin, notify, send = View.__init__, View.notify_change, View.send
+    made: set[int] = set()
+
+    def begun(view: View, *args: Any, **traits: Any) -> None:
+        made.add(id(view))
+        begin(view, *args, **traits)
 
     def notified(view: View, change: Any) -> None:
-        if change["name"] in view.keys:
+        if id(view) in made and change["name"] in view.keys:
             found.update((text, f"{view.kind}{place}") for text, place in texts({change["name"]: change["new"]}))
         notify(view, change)
 
     def sent(view: View, content: Any, buffers: Any = None) -> None:
-        found.update((text, f"{view.kind}: {content.get('type')} {place}") for text, place in texts(content))
+        if id(view) in made:
+            found.update((text, f"{view.kind}: {content.get('type')} {place}") for text, place in texts(content))
         send(view, content, buffers)
 
+    monkeypatch.setattr(View, "__init__", begun)
     monkeypatch.setattr(View, "notify_change", notified)
     monkeypatch.setattr(View, "send", sent)
     monkeypatch.setattr(panel, "_NEXT_MOVE_S", 0.0)
