@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from perfkit.core.texts import capital, joined, say
 from perfkit.core.units import format_ratio
 
 if TYPE_CHECKING:
@@ -17,16 +16,15 @@ def sentence(found: Alignment) -> str:
     """The verdict with its reasons, the first step that differs, and what it may come from."""
     first = found.judgement.first_divergence_step
     reasons = "; ".join(found.judgement.reasons)
-    verdict = say("{verdict}: {reasons}.", verdict=found.verdict, reasons=joined(found.judgement.reasons, "; "))
-    told = [capital(verdict)]
+    text = f"{found.verdict.capitalize()}: {reasons}."
     if found.verdict != "aligned" and first is not None and str(first) not in reasons:
-        told.append(say("The first step that differs is {first}.", first=str(first)))
+        text += f" The first step that differs is {first}."
     likely = [cause.key for cause in found.causes if cause.could_cause][:3]
     if found.verdict != "aligned" and likely:
-        told.append(say("It may come from {likely}.", likely=", ".join(likely)))
+        text += f" It may come from {', '.join(likely)}."
     elif found.verdict == "diverged" and found.causes:
-        told.append(say("No change of the configurations may change a loss: look at seed, data order and software versions."))
-    return joined(told)
+        text += " No change of the configurations may change a loss: look at seed, data order and software versions."
+    return text
 
 
 def figures(found: Alignment) -> pd.DataFrame:

@@ -43,7 +43,6 @@ _FIELDS: dict[str, Any] = {
     "rank": int | str | None,
     "ranks": list[int],
     "row": int,
-    "search": str,
     "seq": int,
     "slice": _Data,
     "start": _Amount,
@@ -90,7 +89,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "run": ("path",),
     "search": ("text", "at"),
     "unmark": ("at",),
-    "view": ("path", "start", "end", "slice", "pins", "filter", "search"),
+    "view": ("path", "start", "end", "slice", "pins", "filter"),
     "walk": ("mode", "direction", "unit", "lane", "start", "end", "name"),
 }
 """The fields that a message of each type may have."""

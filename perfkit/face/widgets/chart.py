@@ -51,12 +51,10 @@ def describe(name: str, figure: Figure, spec: ChartSpec) -> dict[str, Any]:
         "name": name,
         "title": told(figure.title),
         "alt": figure.alt,
-        "sources": [told(str(source)) for source in figure.sources],
+        "sources": [str(source) for source in figure.sources],
         "table": figure.table,
         "wide": figure.wide,
         "spec": spec.spec,
         "digest": spec.digest,
         "headers": spec.headers,
-        "words": spec.words,
-        "heads": spec.heads,
     }
