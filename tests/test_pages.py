@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from perfkit.config.collect import GRAPH_FRAMEWORKS
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.resources import data_folder
 from perfkit.explain.communication import exposed_told
@@ -165,10 +166,33 @@ def test_page_10_agrees_with_the_summary_and_remembers_a_recording_of_the_projec
     assert open_project(tmp_path).open_run == OWN, "a sample is not remembered"
 
 
+RECORDED_WITH = {
+    "torch_npu_pp2dp2": "torch-npu",
+    "synthetic_ms": "mindspore",
+    "mindinsight/run_3": "mindspore",
+    "kineto_h100": "pytorch",
+    "logs/megatron/meg_gpt2_perf_n16.log": "megatron",
+    "logs/mindformers/llama3_1_8b_skip_data.log": "mindformers",
+    "msprof_export/alexnet": "mindformers",
+}
+"""By recording the framework whose lines record more of it; the first one where nothing tells."""
+
+
+def test_the_lines_of_page_10_are_of_the_framework_that_recorded_what_is_open():
+    page = run_page("10_load_run")
+    for name, framework in RECORDED_WITH.items():
+        page["open_run"].choose(OWN.parent / name).view.wait()
+        for step in ("lines_that_record_a_profile", "lines_that_save_the_graphs"):
+            assert framework in page[step].wait().text.removesuffix(".").split(), (name, step)
+        assert bool(page["lines_that_save_the_graphs"].wait().code) == (framework in GRAPH_FRAMEWORKS)
+    page["open_run"].choose("")
+    assert RECORDED_WITH["msprof_export/alexnet"] in page["lines_that_record_a_profile"].wait().text
+
+
 def test_the_lines_of_page_10_are_those_that_were_asked_for():
     page = run_page("10_load_run", path=OWN)
     profile = page["lines_that_record_a_profile"]
-    keys = yaml.safe_load(profile.set(start=6, stop=8).wait().code[0].text)
+    keys = yaml.safe_load(profile.set(framework="mindformers", start=6, stop=8).wait().code[0].text)
     assert (keys["profile"], keys["profile_start_step"], keys["profile_stop_step"]) == (True, 6, 8)
     notes = profile.set(start=1, stop=10).wait().notes
     assert any("profile-start-compile" in note for note in notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,13 +12,18 @@ from typing import Any
 
 import pytest
 
+from perfkit.config import lint as checks
 from perfkit.core.errors import InputError, PerfkitError
+from perfkit.core.resources import data_folder
 from perfkit.core.texts import catalogue, english_lines, told
 from perfkit.explain.ledger import causes
-from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets._chart_words import NAMED
 from perfkit.face.widgets.step_view import StepView
+from perfkit.face.widgets.table import NAMES
+from perfkit.face.widgets.timelines.view import TimelineView
 from perfkit.project.sample import demo
 from perfkit.teach.capstone import rounds
+from tests import words_sent
 from tests.notebook_format import FOLDER
 from tests.page_cells import opened_page, run_page, views, with_steps
 
@@ -33,7 +39,7 @@ CLAUSE = re.compile(r"(?<![\w/.:=-])[a-z]{2,}(?: [a-z]{2,}){3,}(?![\w/.:(=-])")
 
 QUOTED = re.compile(
     r"^(?:operator:)?(?:void )?(?:\(anonymous namespace\)|[^ (]*)(?:::|<)"
-    r"|^<?\w*>?[\w/]*\.py[:(]|\.py:\d|[\ufffd{]|^mindspore synthetic$"
+    r"|^\['|^<?\w*>?[\w/]*\.py[:(]|\.py:\d|[\ufffd{]|^mindspore synthetic$"
 )
 """How a C++ kernel and a line of somebody's file begin, which are shown as they are, and what a recording calls itself."""
 
@@ -91,18 +97,44 @@ def texts(view: StepView) -> Iterator[Any]:
         yield from (action["label"], action["help"])
 
 
+def rows_of_charts(view: StepView) -> Iterator[Any]:
+    """The rows of charts and their heads as tooltips, marks and tables of charts say them; names are somebody else's."""
+    for chart in view.frame.get("charts", ()):
+        yield from chart["heads"].values()
+        for columns in view.data["datasets"].get(chart["name"], {}).values():
+            for name in columns.keys() - NAMES - ({"label", *NAMED} if NAMED & columns.keys() else set()):
+                yield from (chart["words"].get(value, value) for value in columns[name] if isinstance(value, str))
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return demo(tmp_path_factory.mktemp("chinese") / "demo").folder
 
 
-@pytest.mark.parametrize("name", with_steps())
-def test_a_page_shows_no_english_sentence_in_chinese(name: str, project: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def sent(project: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What pages send from now on, in Chinese and with the sample project."""
     monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
     monkeypatch.setenv("PERFKIT_PROJECT", str(project))
-    page_state.cache_clear()
-    shown = views(run_page(name))
-    _hold(shown)
+    return words_sent.record(monkeypatch)
+
+
+@pytest.mark.parametrize("name", with_steps())
+def test_a_page_shows_no_english_sentence_in_chinese(name: str, sent: dict[str, str]):
+    """As it opens, with every row chosen, every control set to all that it takes and refuses, and every button pressed."""
+    objects = run_page(name)
+    _hold(views(objects))
+    assert {text for view in views(objects).values() for text in rows_of_charts(view) if is_english(text)} == set()
+    shown = words_sent.on_page(objects)
+    words_sent.choose_rows(shown)
+    words_sent.use(shown)
+    for timeline in (view for view in shown.values() if isinstance(view, TimelineView)):
+        words_sent.ask(timeline)
+    assert _said_in_english(sent) == {}
+
+
+def _said_in_english(sent: Mapping[str, str]) -> dict[str, str]:
+    return {text: place for text, place in list(sent.items()) if is_english(text)}
 
 
 def test_nor_does_the_class_for_somebody_with_a_name(project: Path, monkeypatch: pytest.MonkeyPatch):
@@ -133,7 +165,7 @@ def _english(shown: Mapping[str, StepView]) -> set[str]:
     return found | {text for view in shown.values() for text in heads(view) if is_english_head(text)}
 
 
-OF_RUNS = ("10", "11", "12", "13", "15", "16", "17", "20")
+OF_RUNS = ("10", "11", "12", "13", "14", "15", "16", "17", "20")
 OPENED: Mapping[str, tuple[str, ...]] = {
     "data/traces/*/": OF_RUNS,
     "tests/data/traces/*/": OF_RUNS,
@@ -143,8 +175,8 @@ OPENED: Mapping[str, tuple[str, ...]] = {
     "data/dryrun/*.log": ("10", "19"),
     "tests/data/traces/logs/*/": ("10", "01", "19", "20"),
     "tests/data/traces/logs/*/*.log": ("10", "01", "19", "20"),
-    "tests/data/configs/**/*.yaml": ("02", "04"),
-    "data/case13b/*.yaml": ("02", "04"),
+    "tests/data/configs/**/*.yaml": ("02", "04", "23"),
+    "data/case13b/*.yaml": ("02", "04", "23"),
     "tests/data/ir/**/*.ir": ("18",),
     "data/ir/*.ir": ("18",),
     "tests/data/plans/*plan*.json": ("06",),
@@ -155,17 +187,19 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize("pattern", OPENED)
-def test_nor_does_a_page_with_anything_else_open(pattern: str, project: Path, monkeypatch: pytest.MonkeyPatch):
-    """Recordings, logs, configurations, graphs and plans of all formats, each lacking something else."""
-    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
-    monkeypatch.setenv("PERFKIT_PROJECT", str(project))
+def test_nor_does_a_page_with_anything_else_open(pattern: str, sent: dict[str, str]):
+    """Recordings, logs, configurations, graphs and plans of all formats, each lacking something else, with rows chosen."""
     places = [place for place in sorted(ROOT.glob(pattern)) if place.is_dir() == pattern.endswith("/")]
     assert places
     found: dict[str, str] = {}
     for place in places:
         for name in (page for page in with_steps() if page.startswith(OPENED[pattern])):
             with suppress(InputError):  # one that a page cannot take is refused by its picker, or by the line of its code
-                found |= dict.fromkeys(_english(views(opened_page(name, path=place))), f"{name} with {place.relative_to(ROOT)}")
+                objects = opened_page(name, path=place)
+                found |= dict.fromkeys(_english(views(objects)), f"{name} with {place.relative_to(ROOT)}")
+                words_sent.choose_rows(words_sent.on_page(objects), most=2)
+            found |= {text: f"{name} with {place.relative_to(ROOT)}, {where}" for text, where in _said_in_english(sent).items()}
+            sent.clear()
     assert found == {}, json.dumps(found, indent=1, ensure_ascii=False)
 
 
@@ -193,6 +227,13 @@ def test_every_cause_has_its_chinese(rank: str):
     work = () if rank else (*causes.WORDS, *causes.OF_LAYERS, causes.ALL_WORK, causes.OPTIMIZER, causes.ELEMENT_WISE, causes.AI_CPU)
     for cause in (*waits, *work):
         assert re.search("[\u4e00-\u9fff]", told(causes.words_of(cause) + rank, "zh")), cause
+
+
+def test_every_check_of_configurations_has_its_chinese_and_so_has_what_a_key_decides():
+    said = {text for one in checks.all_checks() for text in (one.title, one.why, one.fix)}
+    tables = tomllib.loads((data_folder() / "key_effects.toml").read_text(encoding="utf-8"))
+    said |= {group["why"] for dialect in tables.values() for group in dialect.get("some", ())}
+    assert {text for text in said if not re.search("[\u4e00-\u9fff]", told(text, "zh"))} == set()
 
 
 @pytest.mark.parametrize("name", with_steps())

@@ -136,7 +136,8 @@ def _slow_host(recording: Recording, cause: Cause, where: _Where) -> Stretched:
     windows = []
     for (rank, _), rows in where.rows.groupby(["rank", "step"]):
         launched = [moment for at in rows.index if (moment := recording.launched[int(at)]) is not None]
-        windows.append((int(rank), min(launched), max(launched), cause.amount))
+        if launched:
+            windows.append((int(rank), min(launched), max(launched), cause.amount))
     return Stretched(host_factor=windows)
 
 
@@ -147,7 +148,7 @@ def _blocking(recording: Recording, cause: Cause, where: _Where) -> Stretched:
         known = [int(at) for at in rows.index if recording.launched[int(at)] is not None]
         known.sort(key=lambda at: recording.launched[at] or 0)
         places = np.linspace(0, len(known) - 1, round(cause.amount) + 2).astype(int)[1:-1]
-        chosen += [known[place] for place in places]
+        chosen += [known[place] for place in places if known]
     return Stretched(waits=chosen)
 
 

@@ -176,6 +176,11 @@ def _read(folder: Path, times: int) -> tuple[Recording, Diagnosis]:
     return Recording(base), diagnose(base)
 
 
+def read(base: Base) -> Run:
+    """The recording of a base, as causes are put into it."""
+    return _read(base.folder, base.times)[0].run
+
+
 def _with_kernels(run: Run) -> Run:
     """The ranks whose kernels were recorded: others could not be timed anew with them, and their clocks would seem to jump."""
     ranks = run.frame("kernels")["rank"].unique()

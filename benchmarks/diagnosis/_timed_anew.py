@@ -33,6 +33,10 @@ LATENCY_NS = 30_000
 """From launch to start a kernel takes some 10 us; what takes longer stood in a queue, and starts sooner after a late launch."""
 
 
+class CyclicError(ValueError):
+    """Moments of a recording that would wait for one another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stretched:
     """What is longer: kernels and transfers by row of the table `kernels`, by how many ns.
@@ -92,7 +96,7 @@ class _Moments:
                 if not left[target]:
                     heapq.heappush(ready, (self.recorded[target], target))
         if done < len(left):
-            raise ValueError(f"{len(left) - done} moments wait for one another")
+            raise CyclicError(f"{len(left) - done} moments wait for one another")
         return times
 
 

@@ -1,6 +1,7 @@
 // A chart: the specification becomes a live view once, later only its named data sets and parameters are replaced.
 import { afterFrame, csv, download, el, freshId, popover } from "./dom.js";
 import { loadModule } from "./load_module.js";
+import { narrowConfig, narrowed } from "./narrow.js";
 import { Table } from "./table.js";
 import { onThemeChange, themed, vegaConfig } from "./theme.js";
 import { leastShares } from "./shares.js";
@@ -10,7 +11,7 @@ import { t } from "./texts.js";
 // its text alternative and its table.
 const CANVAS_FROM_ROWS = 400;
 
-// Below, a legend in one line would be cut off at the right.
+// Below, a legend in one line would be cut off at the right, and names beside bars would leave them no room.
 const NARROW = 420;
 
 export class Chart {
@@ -97,13 +98,14 @@ export class Chart {
     return this.queue;
   }
 
-  async embed() {
+  async embed(columns = 2) {
     const vega = await loadModule(this.model, "vega");
     const { spec } = this.description;
     this.narrow = this.isNarrow();
-    const config = vegaConfig(this.root, this.narrow ? { ...spec.config, legend: { ...spec.config?.legend, columns: 2 } } : spec.config);
-    const compiled = vega.compile({ ...themed(spec, this.root), config: undefined }, { config }).spec;
-    this.sized = sizedSignals(spec, compiled);
+    const config = vegaConfig(this.root, this.narrow ? narrowConfig(spec.config, this.width(), columns) : spec.config);
+    const shown = this.narrow ? narrowed(spec, this.datasets, this.width()) : spec;
+    const compiled = vega.compile({ ...themed(shown, this.root), config: undefined }, { config }).spec;
+    this.sized = sizedSignals(shown, compiled);
     const rows = Math.max(0, ...Object.values(this.datasets).map(lengthOf));
     const view = new vega.View(vega.parse(compiled), {
       renderer: rows > CANVAS_FROM_ROWS ? "canvas" : "svg",
@@ -111,7 +113,7 @@ export class Chart {
       hover: true,
     });
     const tips = new vega.TooltipHandler({ theme: "custom" });
-    view.tooltip((handler, event, item, shown) => tips.call(handler, event, item, leastShares(shown)));
+    view.tooltip((handler, event, item, shown) => tips.call(handler, event, item, inWords(leastShares(shown), this.description.words)));
     for (const [name, value] of Object.entries(this.params)) setSignal(view, name, value);
     this.rows = {};
     this.pending = { rows: {}, values: {} };
@@ -123,6 +125,7 @@ export class Chart {
     this.view = view;
     if (this.sized && this.width()) view.signal("width", this.width());
     await view.initialize(host).runAsync();
+    if (this.narrow && columns > 1 && legendEnd(view) > this.width()) return this.embed(1);
     this.reach();
     this.drawTable();
   }
@@ -242,6 +245,13 @@ export class Chart {
     return this.datasets[name] ?? {};
   }
 
+  /** The rows of the chart as a person reads them, under the heads of their columns. */
+  told() {
+    const { headers = {}, heads = {}, words = {} } = this.description;
+    return Object.fromEntries(Object.entries(this.mainColumns()).map(([name, values]) =>
+      [heads[name] ?? headers[name] ?? name, values.map((value) => words[value] ?? value)]));
+  }
+
   /** The rows of the chart under the names that they have in a file, which say the unit. */
   named() {
     const { headers = {} } = this.description;
@@ -252,9 +262,15 @@ export class Chart {
     if (this.tableBox.hidden) return;
     const columns = this.mainColumns();
     const table = new Table((row) => this.send({ type: "select", chart: this.description.name, datum: rowAt(columns, row) }));
-    table.update(rawTable(this.named()));
+    table.update(rawTable(this.told()));
     this.tableBox.replaceChildren(table.root);
   }
+}
+
+/** What a tooltip shows in the words of the page, which has the rows in those of the code. */
+function inWords(shown, words = {}) {
+  if (shown === null || typeof shown !== "object") return words[shown] ?? shown;
+  return Object.fromEntries(Object.entries(shown).map(([name, value]) => [name, words[value] ?? value]));
 }
 
 function rawTable(columns) {
@@ -300,6 +316,12 @@ function plain(datum) {
   return Object.fromEntries(
     Object.entries(datum).filter(([, value]) => value === null || ["string", "number", "boolean"].includes(typeof value)),
   );
+}
+
+/** Where the legends of a drawing end, in pixels from its left. */
+function legendEnd(view) {
+  const groups = view.scenegraph().root.items[0].items.filter((mark) => mark.role === "legend");
+  return view.origin()[0] + Math.max(0, ...groups.flatMap(({ items }) => items.map(({ bounds }) => bounds.x2)));
 }
 
 // A chart as wide as its container follows it; concatenated ones have no such width and keep their own.

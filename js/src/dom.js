@@ -1,5 +1,10 @@
 // DOM helpers. Text always goes through textContent, so names from traces can never become markup.
 
+/** `text` whose figures stand whole on a line, thousands and unit with them. */
+export function unbroken(text) {
+  return text.replace(/(\d)\u2009(?=\d)/g, "$1\u202f").replace(/(\d) (?=[%\u00b5A-Za-z])/g, "$1\u00a0");
+}
+
 /** An element with attributes, listeners (`onclick`) and children; null children are left out. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);

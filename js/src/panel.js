@@ -4,7 +4,7 @@
 // tables, code), drawn once the charts are on the screen. The second half of an answer that is outdated by then never comes.
 import { Chart } from "./chart.js";
 import { makeControl } from "./controls.js";
-import { afterFrame, el, replaceIfOther } from "./dom.js";
+import { afterFrame, el, replaceIfOther, unbroken } from "./dom.js";
 import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
 import { t } from "./texts.js";
@@ -242,8 +242,7 @@ class Panel {
     }
     this.shown = Promise.all(charts.filter(([, chart]) => chart.visible).map(([, chart]) => chart.queue));
     this.drawn = Promise.all(charts.map(([, chart]) => chart.queue));
-    // A number and its unit stay on one line.
-    const sentence = (data.sentence ?? "").replace(/(\d) (?=[%\u00b5A-Za-z])/g, "$1\u00a0");
+    const sentence = unbroken(data.sentence ?? "");
     if (this.sentence.textContent !== sentence) this.sentence.textContent = sentence;
     this.drawStatus();
     this.watchDetails();
@@ -284,7 +283,7 @@ class Panel {
 
   drawDetails() {
     const details = this.model.get("details");
-    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", {}, note));
+    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", {}, unbroken(note)));
     const opened = [...this.codeBox.children].map((block) => block.querySelector("details")?.open ?? false);
     replaceIfOther(this.codeBox, details.code ?? [], (part, at) => {
       const text = el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text);

@@ -108,7 +108,7 @@ export class Table {
     return el("th", {
       scope: "col",
       class: column.numeric ? "pk-number" : null,
-      style: column.numeric ? null : `min-width: ${Math.min(MAX_WORD, longestWord(column.text)) + 2}ch`,
+      style: `--pk-least: ${leastWidth(column) + 2}ch`,
       "aria-sort": sorted ? (sorted > 0 ? "ascending" : "descending") : "none",
     }, button);
   }
@@ -166,12 +166,25 @@ export class Table {
 
 // All of a table but the words in its cells.
 function shape({ columns, chosen, ...rest }) {
-  const heads = columns.map((column) => [column.label, column.unit, column.numeric, column.text.length, isShort(column), column.numeric || longestWord(column.text)]);
+  const heads = columns.map((column) => [column.label, column.unit, column.numeric, column.text.length, isShort(column), leastWidth(column)]);
   return JSON.stringify([rest, heads]);
 }
 
 // Names of operators have no spaces: words up to MAX_WORD stay whole, longer ones may break.
 const MAX_WORD = 24;
+
+// Letters of the widest column of sentences, and the lines that a cell or a heading may take where a table is wider than its place.
+const MAX_SENTENCE = 40;
+const CELL_LINES = 4;
+const HEADING_LINES = 2;
+
+/** Letters that a column needs so that neither its words nor its rows become columns of their own. */
+function leastWidth(column) {
+  const heading = Math.ceil(`${column.label} ${column.unit ?? ""}`.length / HEADING_LINES);
+  if (column.numeric) return heading;
+  const longest = Math.max(0, ...column.text.slice(0, 200).map((text) => text.length));
+  return Math.max(heading, Math.min(MAX_WORD, longestWord(column.text)), Math.min(MAX_SENTENCE, Math.ceil(longest / CELL_LINES)));
+}
 
 function longestWord(texts) {
   return Math.max(0, ...texts.slice(0, 200).flatMap((text) => text.split(/\s+/).map((word) => word.length)));

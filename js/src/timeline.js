@@ -1,5 +1,5 @@
 // The timeline: toolbar, unit tree, lanes on a canvas, details. The kernel serves tiles; only what is looked at is held here.
-import { el, freshId } from "./dom.js";
+import { el, freshId, unbroken } from "./dom.js";
 import { drawState } from "./panel.js";
 import { begin, finish } from "./ready.js";
 import { onThemeChange } from "./theme.js";
@@ -187,7 +187,7 @@ class Timeline {
       this.requests.clear();
       this.view = { start: setup.start, span: (setup.end - setup.start) * 1.02 };
     }
-    this.sentence.textContent = setup.sentence;
+    this.sentence.textContent = unbroken(setup.sentence);
     this.notes.replaceChildren(...[...setup.notes, setup.problem].filter(Boolean).map((note) => el("li", {}, note)));
     this.lost.hidden = !setup.dropped.length;
     this.lost.textContent = setup.dropped.length ? `${lostText(setup.lost)}: ${setup.dropped.map((part) => `${grouped(part.count)} ${part.what} (${part.file})`).join("; ")}` : "";
@@ -269,7 +269,7 @@ class Timeline {
   settle() {
     const { start, span } = this.view;
     const { pinned, filter } = this.rows;
-    this.send({ type: "view", path: this.setup.path, start: absolute(this.base, start), end: absolute(this.base, start + span), slice: this.sliceKey(), pins: pinned, filter });
+    this.send({ type: "view", path: this.setup.path, start: absolute(this.base, start), end: absolute(this.base, start + span), slice: this.sliceKey(), pins: pinned, filter, search: this.search.text });
     const margin = marginOf(this, this.view);
     if (this.search.total) this.send({ type: "hits", start: start - margin, end: start + span + margin, pixels: Math.round(this.width()) });
     if (this.allArrows) this.askArrows();
@@ -300,6 +300,10 @@ class Timeline {
       this.rows.pinned = goto.pins;
       this.rows.filter = this.filter.value = goto.filter;
       this.rows.draw();
+    }
+    if (goto.search && goto.search !== this.search.text) {
+      this.find.value = goto.search;
+      this.startSearch(goto.search, 1, start !== null || Boolean(goto.slice));
     }
   }
 
@@ -366,16 +370,20 @@ class Timeline {
     this.find.value = "";
     this.found.textContent = "";
     this.details.clear();
-    if (this.setup) this.redraw();
+    if (!this.setup) return;
+    this.redraw();
+    this.rest();
   }
 
-  startSearch(text, direction = 1) {
+  /** Searches a text, or goes to its next hit; the first one comes into view unless the view `stays`. */
+  startSearch(text, direction = 1, stays = false) {
     if (!text) {
       this.clear();
       return;
     }
     if (text !== this.search.text) {
-      this.search = { text, total: null, names: null, marks: [] };
+      this.search = { text, total: null, names: null, marks: [], stays };
+      this.rest();
       this.found.textContent = t("searching…");
       this.send({ type: "search", text, at: this.selected?.start ?? this.view.start });
     } else {
@@ -449,7 +457,7 @@ class Timeline {
       if (message.text !== this.search.text) return;
       this.search = { ...this.search, total: message.total, names: new Set(message.names), marks: message.marks };
       this.found.textContent = message.problem || `${message.total === 1 ? t("1 hit") : t("{0} hits", grouped(message.total))}${message.done ? "" : "…"}`;
-      if (message.first) this.select(message.first, { center: true, zoom: true });
+      if (message.first && !this.search.stays) this.select(message.first, { center: true, zoom: true });
       this.redraw();
     } else if (message.type === "found") {
       if (message.slice) this.select(message.slice, { center: true, zoom: message.zoom });

@@ -13,10 +13,14 @@ from perfkit.record.recognise import formats
 _FRAMEWORKS = {
     "ascend-text": "torch-npu",
     "kineto": "pytorch",
+    "torch-memory-snapshot": "pytorch",
+    "torch-memory-timeline": "pytorch",
     "mindinsight": "mindspore",
     "mindformers-log": "mindformers",
     "megatron-log": "megatron",
+    "torchtitan-log": "pytorch",
 }
+"""By format the framework whose lines record it; what the profiler itself says goes before."""
 
 
 def recording_told(run: Run, *, num_expected: int | None = None) -> str:
@@ -68,9 +72,17 @@ def missing_parts(run: Run) -> tuple[str, ...]:
 _TABLES = {"steps": "step times", "kernels": "kernels", "collectives": "collectives"}
 
 
+def framework_of(run: Run) -> str | None:
+    """Which of the frameworks to collect with recorded a run: what its profiler says, else its format; None if neither does."""
+    stated = run.facts.get("profiler")
+    if stated is None:
+        return _FRAMEWORKS.get(run.format)
+    return "torch-npu" if str(stated.value).startswith("torch_npu") else "mindspore"
+
+
 def missing_table(run: Run) -> pd.DataFrame:
     """What was not recorded, and the lines that record it with the framework of the run."""
-    framework = _FRAMEWORKS.get(run.format)
+    framework = framework_of(run)
     rows = [{"not recorded": part, "how to collect it": how_to_collect(part, framework)} for part in missing_parts(run)]
     return pd.DataFrame(rows, columns=["not recorded", "how to collect it"])
 

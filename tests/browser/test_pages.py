@@ -38,7 +38,7 @@ def panel(page: Page, name: str) -> Locator:
 
 
 def sentence(page: Page, name: str) -> str:
-    return panel(page, name).locator(".pk-sentence").inner_text().replace(THIN_SPACE, " ").replace("\u00a0", " ")
+    return panel(page, name).locator(".pk-sentence").inner_text().replace("\u202f", " ").replace("\u00a0", " ")
 
 
 def rows(page: Page, name: str, title: str) -> list[list[str]]:
@@ -125,6 +125,46 @@ LONG_NUMBERS = """() => {
   return values.filter((value) => value.includes(".") && digits(value) > Math.max(4, digits(value.split(".")[0])));
 }"""
 """Fields of numbers that show more digits than anybody reads."""
+CUT_WORDS = """() => {
+  const drawn = [...document.querySelectorAll(".pk-plot svg")].filter((one) => one.checkVisibility());
+  const ends = (one) => one.getBoundingClientRect();
+  const out = (word, svg) => ends(word).left < ends(svg).left - 1.5 || ends(word).right > ends(svg).right + 1.5;
+  return drawn.flatMap((svg) => [...svg.querySelectorAll("text")]
+    .filter((word) => word.textContent.trim() && word.getAttribute("opacity") !== "0" && ends(word).width && out(word, svg))
+    .map((word) => `${svg.closest(".pk-panel").dataset.panel}: ${word.textContent}`));
+}"""
+"""Words of a drawing that its place cuts off."""
+NO_ROOM = """() => [...document.querySelectorAll(".pk-plot svg")].filter((svg) => {
+  const fields = [...svg.querySelectorAll("path.background")].map((one) => one.getBoundingClientRect().width);
+  const pairs = svg.querySelectorAll(".mark-group path.background").length > 2;
+  return svg.checkVisibility() && !pairs && fields.length && Math.max(...fields) < svg.getBoundingClientRect().width * 0.4;
+}).map((svg) => svg.closest(".pk-panel").dataset.panel)"""
+"""Panels whose drawing has most of its width taken by names."""
+COVERED_CODE = """() => {
+  const folded = [...document.querySelectorAll(".cell-source:not([open]) > summary")].map((one) => one.getBoundingClientRect());
+  const words = document.createRange();
+  const lines = (one) => (words.selectNodeContents(one), [...words.getClientRects()]);
+  const kinds = "#content :is(.pk-sentence, .pk-status, .pk-notes li, button, input, select)";
+  const boxes = [...document.querySelectorAll(kinds)]
+    .filter((one) => one.checkVisibility() && !one.closest(".cell-source, .pk-tl-scroll"))
+    .flatMap((one) => (one.matches("p, li, div") ? lines(one) : [one.getBoundingClientRect()]).map((box) => [one, box]));
+  const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+  const covered = boxes.filter(([, box]) => folded.some((one) => over(one, box)));
+  return covered.map(([one]) => one.textContent.slice(0, 40) || one.outerHTML);
+}"""
+"""What stands where the way to the code of a cell stands."""
+OVERFLOW = """() => {
+  const more = document.documentElement.scrollWidth - innerWidth;
+  return more > 0 ? [`${more} pixels wider than the window`] : [];
+}"""
+"""Whether a page is wider than the window."""
+PARTED_FIGURES = """() => [...document.querySelectorAll(".pk-sentence, .pk-notes li")]
+  .map((one) => one.textContent).filter((text) => /\\d\\u2009\\d|\\d [%\u00b5A-Za-z]/.test(text))"""
+"""Sentences with a figure that the end of a line may part."""
+LINES_OF_WAITING = """() => [...document.querySelectorAll(".pk-waits > .pk-status")]
+  .map((one) => Math.round(one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight)))"""
+"""How many lines each step takes that waits for something above it."""
 ASKS_FOR_A_NAME = "40_class"
 
 
@@ -167,13 +207,42 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     assert barriers(page, runOnly=["color-contrast"]) == []  # all that a theme changes
     for width, height in ((1920, 1080), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
         assert page.evaluate(HEADER_OVERLAPS) == [], width
         assert page.evaluate(CONTROLS_OVERLAP) == [], width
         assert width < 1900 or page.evaluate(USED_WIDTH) >= 0.92, width
+        assert unreadable(page) == [], width
     page.set_viewport_size(PAPER_PX)
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate(CUT_ON_PAPER) == []
+
+
+def unreadable(page: Page) -> list[str]:
+    """What overflows, is cut, crowded or covered on a page, once its charts have taken the width of the window."""
+    for _ in range(40):
+        found = [one for script in (OVERFLOW, CUT_WORDS, NO_ROOM, COVERED_CODE, PARTED_FIGURES) for one in page.evaluate(script)]
+        if not found:
+            break
+        page.wait_for_timeout(250)
+    return found
+
+
+ABOUT_RECORDINGS = tuple(path.stem for path in pages() if re.match(r"00|1[0-7]|20", path.stem))
+OF_ONE_S_OWN = ("torch_npu_pp2dp2", "kineto_h100", "mindinsight/run_3")
+
+
+@pytest.mark.parametrize("recording", OF_ONE_S_OWN)
+def test_pages_of_a_recording_of_one_s_own_fit_the_widest_and_the_narrowest_window(open_page: OpenPage, recording: str):
+    for name in ABOUT_RECORDINGS:
+        page = open_page(name, f"run={FOUR_RANKS.parent / recording}")
+        page.emulate_media(color_scheme="dark")
+        first = page.evaluate(FIRST_SIGHT)
+        assert first is None or first <= FIRST_SIGHT_PX, name
+        assert set(page.evaluate(LINES_OF_WAITING)) <= {1}, name
+        for width, height in ((1920, 1080), (390, 844), (1280, 720)):
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate(HEADER_OVERLAPS) == page.evaluate(CONTROLS_OVERLAP) == [], (name, width)
+            assert width < 1900 or page.evaluate(USED_WIDTH) >= 0.92, (name, width)
+            assert unreadable(page) == [], (name, width)
 
 
 def test_a_number_is_short_to_look_at_and_exact_for_whoever_is_in_its_field(open_page: OpenPage):
@@ -432,10 +501,10 @@ def test_a_drawing_wider_than_a_phone_is_scrolled_by_keyboard(open_page: OpenPag
     page = open_page("10_load_run")
     panel(page, "choose-run").get_by_role("button", name="Choose another").press("Enter")
     path = panel(page, "choose-run").locator('[data-control="run"] input[type="text"]')
-    path.fill(str(FOUR_RANKS))
+    path.fill(str(FOUR_RANKS.parent / "dlrm_8xV100"))
     path.press("Enter")
-    expect(panel(page, "choose-run").locator(".pk-sentence")).to_contain_text("4 ranks")
-    page.set_viewport_size({"width": 390, "height": 844})
+    expect(panel(page, "choose-run").locator(".pk-sentence")).to_contain_text("8 ranks")
+    page.set_viewport_size({"width": 320, "height": 568})
     wide = "[...document.querySelectorAll('.pk-plot')].filter((one) => one.scrollWidth > one.clientWidth)"
     page.wait_for_function(f"{wide}.length && {wide}.every((one) => one.tabIndex === 0)")
     assert barriers(page, runOnly=["scrollable-region-focusable"]) == []

@@ -62,8 +62,20 @@ def test_a_kernel_is_found_read_and_zoomed_to_one_nanosecond_by_keyboard(open_pa
     page.reload()
     expect(page.locator(".pk-tl-pinned")).to_have_count(2)
     expect(page.get_by_label("Filter the units by rank, process or name")).to_have_value("rank 1")
+    expect(page.locator(".pk-tl-found")).to_have_text("8 hits")
     expect(page.locator(".pk-tl-corner")).to_contain_text("4\u00a0ns from")
     expect(page.locator('[data-part="slice"]')).to_contain_text("hcom_allReduce__586_0_1")
+
+
+def test_a_link_that_searches_goes_to_the_first_hit_and_what_is_cleared_leaves_the_address(open_page: OpenPage):
+    page = open_page("14_timeline", "search=hcom_allreduce__586_0")
+    expect(page.locator(".pk-tl-search").first).to_have_value("hcom_allreduce__586_0")
+    expect(page.locator(".pk-tl-found")).to_contain_text("hits")
+    expect(page.locator('[data-part="slice"]')).to_contain_text("hcom_allReduce__586_0")
+    page.wait_for_function("location.hash.includes('slice=') && location.hash.includes('search=')")
+    page.locator(".pk-tl-canvas").focus()
+    page.keyboard.press("Escape")
+    page.wait_for_function("!location.hash.includes('search=')")
 
 
 def test_a_kernel_leads_to_its_launch_and_its_line_of_code_and_a_range_shows_calls_inside_of_calls(open_page: OpenPage):

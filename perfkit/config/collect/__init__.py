@@ -22,6 +22,8 @@ from perfkit.core.texts import say
 T = TypeVar("T")
 
 FRAMEWORKS = tuple(WRITERS)
+GRAPH_FRAMEWORKS = tuple(GRAPH_WRITERS)
+"""Those of which the graphs can be saved that MindSpore compiles."""
 PARTS = tuple(SWITCHES["mindformers"])
 DEFAULT_PARTS = ("step times", "kernels", "collectives", "links", "timeline", "operator statistics")
 """What a first profile should hold: stacks and memory slow the step, so they are recorded only when they are asked for."""

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from perfkit.core.texts import say
+
 Severity = Literal["error", "warning", "information"]
 Kind = Literal["config", "config-text", "environment", "code", "log"]
 
@@ -132,16 +134,25 @@ class LintReport:
     def told(self) -> tuple[str, ...]:
         """How much was found and the first of it in a sentence, and what is not shown."""
         files = sum(self.checked.values())
-        notes = [f"{self.num_hidden} of lower level are not shown."] if self.num_hidden else []
-        notes += [f"{self.num_silenced} are silenced by comments in the files."] if self.num_silenced else []
+        notes = [say("{num} of lower level are not shown.", num=str(self.num_hidden))] if self.num_hidden else []
+        if self.num_silenced:
+            notes.append(say("{num} are silenced by comments in the files.", num=str(self.num_silenced)))
         if not self.problems:
-            nothing = f"Nothing was found in {_number(files, 'file')}." if files else "There is nothing here that can be checked."
-            return nothing, *notes
+            nothing = say("Nothing was found in {files}.", files=_number(files, "file"))
+            return nothing if files else "There is nothing here that can be checked.", *notes
         errors, warnings, others = (
             _number(self.count(level), word) for level, word in zip(SEVERITIES, ("error", "warning", "note"), strict=True)
         )
         first = next((problem for problem in self.problems if problem.severity != "information"), self.problems[0])
-        text = f"{errors}, {warnings} and {others} in {_number(files, 'file')}. First: {first.place}, {first.message}."
+        text = say(
+            "{errors}, {warnings} and {others} in {files}. First: {place}, {message}.",
+            errors=errors,
+            warnings=warnings,
+            others=others,
+            files=_number(files, "file"),
+            place=first.place,
+            message=first.message,
+        )
         return text, *notes
 
     def to_frame(self) -> pd.DataFrame:
@@ -172,4 +183,13 @@ class LintReport:
 
 
 def _number(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
+    one, several = _COUNTED[word]
+    return say(one if count == 1 else several, num=str(count))
+
+
+_COUNTED = {
+    "file": ("{num} file", "{num} files"),
+    "error": ("{num} error", "{num} errors"),
+    "warning": ("{num} warning", "{num} warnings"),
+    "note": ("{num} note", "{num} notes"),
+}

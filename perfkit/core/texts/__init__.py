@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perfkit.core import settings
 from perfkit.core.texts._said import Said as Said
+from perfkit.core.texts._said import capital as capital
 from perfkit.core.texts._said import joined as joined
 from perfkit.core.texts._said import say as say
 from perfkit.core.texts._sentences import Sentences
@@ -57,6 +58,8 @@ def _sentences(language: str) -> Sentences:
 def told(sentence: str, language: str | None = None) -> str:
     """A sentence with figures or names in it in a language, by default that of this process; itself where there is none."""
     language = language or settings.language()
+    if language == "en":
+        return sentence
     if isinstance(sentence, Said):
         return sentence.in_words(_flat(language), lambda value: told(value, language) if value.count(" ") > _CLAUSE else value)
     return _remembered(sentence, language) if len(sentence) < _LONG else _sentences(language).told(sentence)

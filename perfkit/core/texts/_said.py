@@ -49,6 +49,13 @@ def say(form: str, /, **values: Value) -> Said:
     return said
 
 
+def capital(said: Said) -> Said:
+    """A sentence with a capital at its start, which only English has."""
+    begun = Said(said[:1].upper() + said[1:])
+    begun.form, begun.values = said.form, said.values
+    return begun
+
+
 def joined(parts: Iterable[str], by: str = " ") -> Said:
     """Several texts as one, each translated by itself; empty ones are left out."""
     kept = {f"part{number}": part for number, part in enumerate(parts) if part}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfkit.core.texts import capital, joined, say
 from perfkit.core.units import format_ratio
 
 if TYPE_CHECKING:
@@ -16,15 +17,16 @@ def sentence(found: Alignment) -> str:
     """The verdict with its reasons, the first step that differs, and what it may come from."""
     first = found.judgement.first_divergence_step
     reasons = "; ".join(found.judgement.reasons)
-    text = f"{found.verdict.capitalize()}: {reasons}."
+    verdict = say("{verdict}: {reasons}.", verdict=found.verdict, reasons=joined(found.judgement.reasons, "; "))
+    told = [capital(verdict)]
     if found.verdict != "aligned" and first is not None and str(first) not in reasons:
-        text += f" The first step that differs is {first}."
+        told.append(say("The first step that differs is {first}.", first=str(first)))
     likely = [cause.key for cause in found.causes if cause.could_cause][:3]
     if found.verdict != "aligned" and likely:
-        text += f" It may come from {', '.join(likely)}."
+        told.append(say("It may come from {likely}.", likely=", ".join(likely)))
     elif found.verdict == "diverged" and found.causes:
-        text += " No change of the configurations may change a loss: look at seed, data order and software versions."
-    return text
+        told.append(say("No change of the configurations may change a loss: look at seed, data order and software versions."))
+    return joined(told)
 
 
 def figures(found: Alignment) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import joined, say
 from perfkit.core.units import NS_PER_S, format_change, format_ns, significant
 from perfkit.explain.alignment import Alignment, LossSeries, align_losses, series_of_run
 from perfkit.explain.compare._graphs import graphs_document
@@ -290,7 +291,10 @@ def _losses(a: Run | LossSeries, b: Run | LossSeries, noise_ratio: float) -> Com
         total_b=timed.total_b if timed else None,
         parts=timed.parts if timed else (),
         beyond_noise=timed.beyond_noise if timed else None,
-        sentences=(f"{found.verdict}: {found.judgement.reasons[0]}", *(timed.sentences if timed else ())),
+        sentences=(
+            say("{verdict}: {reason}", verdict=found.verdict, reason=found.judgement.reasons[0]),
+            *(timed.sentences if timed else ()),
+        ),
         config=tuple(config),
         notes=tuple(dict.fromkeys((*found.notes, *told))),
         alignment=found,
@@ -300,7 +304,7 @@ def _losses(a: Run | LossSeries, b: Run | LossSeries, noise_ratio: float) -> Com
 
 def _graphs(a: GraphReport, b: GraphReport) -> Comparison:
     document = graphs_document(a, b)
-    counts = ", ".join(f"{len(document[name])} {name}" for name in ("added", "removed", "moved", "changed"))
+    counts = {name: str(len(document[name])) for name in ("added", "removed", "moved", "changed")}
     return Comparison(
         a=a.path,
         b=b.path,
@@ -310,7 +314,7 @@ def _graphs(a: GraphReport, b: GraphReport) -> Comparison:
         total_b=document["total"]["b"],
         parts=tuple(Part(row["path"], row["a"], row["b"]) for row in document["parts"] if row["delta"] is not None),
         beyond_noise=document["beyond_noise"],
-        sentences=(f"operators: {counts}",),
+        sentences=(say("operators: {added} added, {removed} removed, {moved} moved, {changed} changed", **counts),),
         notes=tuple(document["notes"]),
         extra=document,
     )
@@ -339,18 +343,20 @@ def _sentences(
     The parts of recorded steps are means, which sum to the mean step; what is judged are the medians, so both are said.
     """
     delta, scale = float(b.total - a.total), 1 if a.unit == "ns" else NS_PER_S
-    times = "" if not a.total else f" ({format_change(delta / float(a.total))})"
+    times = "" if not a.total else say(" ({change})", change=format_change(delta / float(a.total)))
     unknown = "predicted" if a.source.kind == b.source.kind == "computed" else "too few steps to tell it from noise"
     how = {True: "beyond noise", False: "no measurable change", None: unknown}[decided]
-    longer = "longer" if delta > 0 else "shorter"
+    changed = "{step} is {change} longer{times}: {how}" if delta > 0 else "{step} is {change} shorter{times}: {how}"
     step = "a step" if medians_ns is None else "the mean step"
     if medians_ns is not None:
-        how += f" by the medians, {format_ns(medians_ns[0], 4)} and {format_ns(medians_ns[1], 4)}"
-    found = [f"{step} is {format_ns(abs(delta) * scale)} {longer}{times}: {how}" if delta else f"{step} takes as long as before"]
+        old, new = (format_ns(median_ns, 4) for median_ns in medians_ns)
+        how = say("{sure} by the medians, {old} and {new}", sure=how, old=old, new=new)
+    form = changed if delta else "{step} takes as long as before"
+    found = [say(form, step=step, change=format_ns(abs(delta) * scale), times=times, how=how)]
     most = max(rows, key=lambda part: abs(part.delta), default=None)
     if most is not None and most.delta and len(rows) > 1:
-        grew = "more" if most.delta > 0 else "less"
-        found.append(f"{most.path} changed most: {format_ns(abs(float(most.delta)) * scale)} {grew}")
+        grew = "{part} changed most: {change} more" if most.delta > 0 else "{part} changed most: {change} less"
+        found.append(say(grew, part=most.path, change=format_ns(abs(float(most.delta)) * scale)))
     return tuple(found)
 
 
@@ -372,16 +378,19 @@ def _tokens(run: Run) -> int | None:
 
 def _other_job(run: Run, plan: Plan, found: Beside) -> tuple[str, ...]:
     """Why the run may not be one of the plan: what it states about itself, or a step that is far from any prediction."""
-    differing = [f"{row['key']} is {row['old']} in the run and {row['new']} in the plan" for row in comparable(run, plan)]
+    form = "{key} is {old} in the run and {new} in the plan"
+    differing = [say(form, **{name: str(row[name]) for name in ("key", "old", "new")}) for row in comparable(run, plan)]
     if differing:
-        return (f"the run is not of this plan: {', '.join(differing[:5])}",)
+        return (say("the run is not of this plan: {differing}", differing=joined(differing[:5], ", ")),)
     ratio = float(found.measured.total) / float(found.planned.total)
     if 1 / FAR_OFF <= ratio <= FAR_OFF:
         return ()
-    return (f"the step takes {significant(ratio, 2)} times as long as planned: this is hardly a run of this plan",)
+    form = "the step takes {times} times as long as planned: this is hardly a run of this plan"
+    return (say(form, times=significant(ratio, 2)),)
 
 
 def _other_work(a: Plan, b: Plan) -> tuple[str, ...]:
     if a.tokens_per_step == b.tokens_per_step:
         return ()
-    return (f"a step holds {a.tokens_per_step} tokens in a and {b.tokens_per_step} in b: compare the time per token",)
+    form = "a step holds {old} tokens in a and {new} in b: compare the time per token"
+    return (say(form, old=str(a.tokens_per_step), new=str(b.tokens_per_step)),)

@@ -14,6 +14,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S, format_ns, format_ratio, significant
 from perfkit.explain.compare._exposed import Exposed, exposed_by_dimension
 from perfkit.explain.compare._measure import Measure, measure, stages
@@ -152,9 +153,9 @@ def _findings(
         residual = round(part.a - part.b)
         if abs(residual) < WORTH_SAYING * planned.total:
             continue
-        side = "above" if residual > 0 else "below"
         name = NAMES.get(part.path, part.path.replace("/", ", "))
-        where = f" on stage {stage}" if stage is not None else ""
+        where = say(" on stage {stage}", stage=str(stage)) if stage is not None else ""
+        above, below = "{name}{where} is {amount} above the plan: {why}", "{name}{where} is {amount} below the plan: {why}"
         why = _why(part, own, split) if residual > 0 else "the plan asks for too much here; recalibrate from this run"
         found.append(
             Finding(
@@ -162,7 +163,7 @@ def _findings(
                 stage=stage,
                 residual_ns=residual,
                 share_of_step=residual / planned.total,
-                sentence=f"{name}{where} is {format_ns(abs(residual))} {side} the plan: {why}",
+                sentence=say(above if residual > 0 else below, name=name, where=where, amount=format_ns(abs(residual)), why=why),
                 next=(PAGES[part.path.split("/")[0]],) if part.path.split("/")[0] in PAGES else (),
             )
         )
@@ -181,13 +182,15 @@ def _why(part: Part, own: Measure, split: Mapping[str, Exposed]) -> str:
         if overlappable and hidden is not None and hidden < 0.1:
             return "overlap is off"
         if hidden is not None and hidden >= 0.1:
-            return (
-                f"{format_ratio(hidden)} of it is hidden, but it takes longer than the plan's links would, or waits for late ranks"
+            return say(
+                "{hidden} of it is hidden, but it takes longer than the plan's links would, or waits for late ranks",
+                hidden=format_ratio(hidden),
             )
         return "the links are slower than planned, or ranks wait for late ones"
     if head == "computing":
-        times = "" if ratio is None else f" ({significant(ratio)} times)"
-        return f"operators run below the efficiency that the calibration states{times}, or other work was done than planned"
+        times = "" if ratio is None else say(" ({ratio} times)", ratio=significant(ratio))
+        form = "operators run below the efficiency that the calibration states{times}, or other work was done than planned"
+        return say(form, times=times)
     if head == "bubble":
         return "stages are less even than planned, or sends take longer"
     if head == "free":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from perfkit.core.texts import capital, joined, say
 from perfkit.explain.compare import OPERATOR_COLUMNS, Comparison
 
 SHOWN_OPERATORS = 40
@@ -16,7 +17,8 @@ _SAID = {
 
 def comparison_told(found: Comparison) -> tuple[str, ...]:
     """What changed most, in a sentence; then whether it is beyond noise, or inside the prediction's interval, and the notes."""
-    text = "; ".join(found.sentences[:3]) or "the run is as planned: no part is off by 1 % of the step or more"
+    first = found.sentences[:3] or ("the run is as planned: no part is off by 1 % of the step or more",)
+    text = capital(say("{text}.", text=joined(first, "; ") if len(first) > 1 else first[0]))
     decided = []
     if found.kind == "runs":
         counts = " and ".join(str(found.extra["samples"][side]["steps"]) for side in ("a", "b"))
@@ -25,7 +27,7 @@ def comparison_told(found: Comparison) -> tuple[str, ...]:
     if found.beside is not None:
         inside = "inside" if found.extra["within_interval"] else "outside of"
         decided.append(f"The measured step lies {inside} the 80 % interval of the prediction.")
-    return (f"{text[0].upper()}{text[1:]}.", *decided, *found.notes)
+    return (text, *decided, *found.notes)
 
 
 def settings_table(found: Comparison) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import joined, say
 from perfkit.core.units import format_bytes
 from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.picture import Picture, neighbourhood
@@ -37,7 +38,7 @@ class Check:
 
     def told(self) -> str:
         """The question with its answer, in a line."""
-        return f"{self.mark} {self.question} {self.found}. {self.means}"
+        return say("{mark} {question} {found}. {means}", mark=self.mark, question=self.question, found=self.found, means=self.means)
 
     @property
     def mark(self) -> str:
@@ -160,19 +161,20 @@ def _configured(pair: Pair) -> Check:
     return Check(
         question="Are SiLU and Mul tagged recompute: Bool(1)?",
         passed=bool(entries) and len(entries) == len(pair.forward),
-        found=f"{_count(entries)} of {len(pair.forward)} operators",
+        found=say("{counted} of {all} operators", counted=_count(entries), all=str(len(pair.forward))),
         means="The configuration reached the graph." if entries else "Nothing was configured, so nothing can be in effect.",
     )
 
 
 def _copied(pair: Pair) -> Check:
     entries, lost = pair.entries, pair.lost
+    working = tuple(entry for entry in entries if entry.in_effect)
     means = "Both are computed again in backward." if entries else "Without a tag there is no copy."
     return Check(
         question="Has each a copy with duplicated: Bool(1)?",
         passed=bool(entries) and not lost,
-        found=f"{_count(tuple(entry for entry in entries if entry.in_effect))} of {len(entries)} tagged",
-        means=f"{lost[0].shown.op} is not computed again: its tag has no effect." if lost else means,
+        found=say("{counted} of {all} tagged", counted=_count(working), all=str(len(entries))),
+        means=say("{op} is not computed again: its tag has no effect.", op=lost[0].shown.op) if lost else means,
     )
 
 
@@ -182,21 +184,24 @@ def _read(pair: Pair) -> Check:
     if saved is None or kept is None:
         found = "what backward keeps is not known"
         return Check(question=question, passed=False, found=found, means="The file has no backward pass, or a shape is missing.")
+    form = "{saved_bytes} of {wanted_bytes} saved; {kept_bytes} stay"
+    found = say(form, saved_bytes=saved, wanted_bytes=wanted, kept_bytes=kept)
     means = "No first result is kept." if pair.entries else "Backward reads the first results."
     return Check(
         question=question,
         passed=saved >= wanted > 0,
-        found=f"{format_bytes(saved)} of {format_bytes(wanted)} saved; {format_bytes(kept)} stay",
+        found=found,
         means=next((entry.why for entry in pair.lost if entry.fix), means),
     )
 
 
 def _changed(pair: Pair) -> Check:
     fixes = sorted({entry.fix for entry in pair.lost if entry.fix})
+    change: str
     if not pair.entries:
-        change = f"configure {' and '.join(sorted(pair.patterns))}"
+        change = say("configure {patterns}", patterns=joined(sorted(pair.patterns), " and "))
     elif fixes:
-        change = f"add {', '.join(fixes)} (the guides add feed_forward\\.w1\\.reshape as well)"
+        change = say("add {fixes} (the guides add feed_forward\\.w1\\.reshape as well)", fixes=", ".join(fixes))
     else:
         change = "nothing: all that was configured is in effect"
     again = bool(fixes) or not pair.entries

@@ -27,7 +27,7 @@ def waterfall(rows: Rows, *, unit: str) -> alt.LayerChart:
     """
     base = alt.Chart(alt.NamedData("steps"))
     y = alt.Y("path:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=alt.Axis(labelLimit=260))
-    x = alt.X("start:Q", title=f"time of a step ({unit})", scale=alt.Scale(zero=True, nice=False))
+    x = alt.X("start:Q", title=f"time of a step ({unit})", scale=theme.labelled_scale(nice=False))
     color = alt.Color("change:N", title=None, scale=alt.Scale(domain=list(CHANGES), range=list(CHANGES.values())))
     tooltip = [
         alt.Tooltip("path:N", title="part"),
@@ -37,9 +37,7 @@ def waterfall(rows: Rows, *, unit: str) -> alt.LayerChart:
     ]
     bars = base.mark_bar(cornerRadius=1).encode(x=x, x2=alt.X2("end:Q"), y=y, color=color, tooltip=tooltip)
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=alt.X("edge:Q"), y=y, text=alt.Text("label:N"))
-    # Room for the labels of the longest bars.
-    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
-    return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 30}), rows)
+    return theme.with_rows(alt.LayerChart(layer=[bars, labels], width="container", height={"step": 30}), rows)
 
 
 def way_from_a_to_b(found: Comparison) -> alt.LayerChart | None:
@@ -76,8 +74,7 @@ def waterfall_rows(parts: pd.DataFrame, *, scale: float) -> Rows:
         steps.append(_step(name, (at, at + b - a), a, b))
         at += b - a
     steps.append(_step("b", (0.0, last), last, last))
-    room = 1.12 * max(row["edge"] for row in steps)
-    return {"steps": [{**row, "order": order, "room": room} for order, row in enumerate(steps)]}
+    return {"steps": [{**row, "order": order} for order, row in enumerate(steps)]}
 
 
 def _step(path: str, place: tuple[float, float], a: float, b: float) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def cost_bars(rows: Rows) -> alt.LayerChart:
     """
     base = alt.Chart(alt.NamedData("findings"))
     y = alt.Y("finding:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=alt.Axis(labelLimit=260))
-    x = alt.X("cost_ms:Q", title="cost of a step (ms)", scale=alt.Scale(zero=True))
+    x = alt.X("cost_ms:Q", title="cost of a step (ms)", scale=theme.labelled_scale())
     scale = alt.Scale(domain=list(SEVERITIES), range=list(SEVERITIES.values()))
     bars = base.mark_bar(cornerRadius=1, cursor="pointer").encode(
         x=x,
@@ -34,14 +34,11 @@ def cost_bars(rows: Rows) -> alt.LayerChart:
         tooltip=[alt.Tooltip("title:N"), alt.Tooltip("severity:N"), theme.tooltip("cost_ms", "ns", title="ms a step")],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
-    # Room for the labels of the longest bars.
-    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
-    return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 30}), rows)
+    return theme.with_rows(alt.LayerChart(layer=[bars, labels], width="container", height={"step": 30}), rows)
 
 
 def cost_rows(listed: pd.DataFrame) -> Rows:
     """The rows that `cost_bars` draws, of findings with `finding`, `severity`, `title`, `cost_ns` and `share_of_step`."""
-    longest = listed["cost_ns"].max() / NS_PER_MS if listed["cost_ns"].notna().any() else 0.0
     rows = [
         {
             "finding": row["finding"],
@@ -50,7 +47,6 @@ def cost_rows(listed: pd.DataFrame) -> Rows:
             "label": "" if pd.isna(row["cost_ns"]) else f"{format_ns(int(row['cost_ns']))}, {format_ratio(row['share_of_step'])}",
             "title": told(row["title"]),
             "order": order,
-            "room": 1.25 * longest,
         }
         for order, row in enumerate(listed.to_dict("records"))
     ]

@@ -37,15 +37,14 @@ def waterfall(rows: Rows) -> alt.LayerChart:
     y = alt.Y("cause:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=alt.Axis(labelLimit=320))
     scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))
     bars = base.mark_bar(cornerRadius=1).encode(
-        x=alt.X("from_ms:Q", title="mean step of a rank (ms)", scale=alt.Scale(zero=True)),
+        x=alt.X("from_ms:Q", title="mean step of a rank (ms)", scale=theme.labelled_scale()),
         x2=alt.X2("to_ms:Q"),
         y=y,
         color=alt.Color("kind:N", title=None, scale=scale),
         tooltip=[alt.Tooltip("cause:N"), alt.Tooltip("label:N", title="of a step")],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=alt.X("to_ms:Q"), y=y, text=alt.Text("label:N"))
-    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
-    return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 22}), rows)
+    return theme.with_rows(alt.LayerChart(layer=[bars, labels], width="container", height={"step": 22}), rows)
 
 
 def waterfall_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -72,7 +71,6 @@ def waterfall_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
                 "share": ns / whole,
                 "label": f"{format_ns(ns)}, {format_ratio(ns / whole)}",
                 "order": order,
-                "room": 1.2 * whole / NS_PER_MS,
             }
         )
         begin += ns

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -41,12 +41,15 @@ class ChartSpec:
     """A Vega-Lite `spec` without rows, its `digest`, and the rows of each data set by column.
 
     `headers` are the names that columns have in a file, where that is not their own: with the unit that the chart gives them.
+    `words` are what rows and `heads` what columns are called in the language of a page, where that is not the code's.
     """
 
     spec: dict[str, Any]
     digest: str
     datasets: dict[str, Columns]
     headers: dict[str, str]
+    words: dict[str, str] = field(default_factory=dict)
+    heads: dict[str, str] = field(default_factory=dict)
 
 
 def split(chart: AnyChart) -> ChartSpec:
@@ -87,19 +90,19 @@ def headers(spec: Mapping[str, Any]) -> dict[str, str]:
     units: dict[str, str] = {}
     untitled: list[tuple[str, str]] = []
     by_axis: dict[str, str] = {}
-    for channel, field, title in _titles(spec):
+    for channel, column, title in _titles(spec):
         if unit := unit_in(title):
-            units.setdefault(field, unit)
+            units.setdefault(column, unit)
             by_axis.setdefault(channel, unit)
         elif channel and not title:
-            untitled.append((channel, field))
-    for channel, field in untitled:
+            untitled.append((channel, column))
+    for channel, column in untitled:
         if channel in by_axis:
-            units.setdefault(field, by_axis[channel])
+            units.setdefault(column, by_axis[channel])
     return {
-        field: f"{field} ({unit})"
-        for field, unit in units.items()
-        if field != (own := unit.lower().replace("/", "_per_")) and not field.endswith(f"_{own}")
+        column: f"{column} ({unit})"
+        for column, unit in units.items()
+        if column != (own := unit.lower().replace("/", "_per_")) and not column.endswith(f"_{own}")
     }
 
 

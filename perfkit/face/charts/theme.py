@@ -30,6 +30,9 @@ YELLOW = "#F0E442"
 MAX_ACROSS = 10
 """Ranks up to which their bars lie one below the other: side by side, two would be as large as the screen."""
 
+LABEL_PIXELS = 105
+"""Width of a time and its share behind a bar."""
+
 TEXT = "#1b2733"
 """Replaced by the page's text colour when drawn."""
 MUTED = "#52606d"
@@ -112,6 +115,11 @@ def bars(rows: _Rows, data: str, *, height: Any, mark: Mapping[str, Any] = Mappi
     chart = alt.Chart(alt.NamedData(data), width="container", height=height).mark_bar(**{"cornerRadius": 1, **mark})
     drawn: alt.Chart = with_rows(chart.encode(**channels), rows)
     return drawn
+
+
+def labelled_scale(**given: Any) -> alt.Scale:
+    """A scale of bars with a label behind the end of each, which leaves the room that the longest of them needs."""
+    return alt.Scale(zero=True, rangeMax=alt.ExprRef(expr=f"width - {LABEL_PIXELS}"), **given)
 
 
 def with_rows(chart: _Chart, rows: _Rows) -> _Chart:

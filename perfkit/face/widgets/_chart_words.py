@@ -1,6 +1,7 @@
-"""Words of a chart in the language of the page: titles of axes and legends, and what stands at ticks and in legends.
+"""Words of a chart in the language of the page: titles of axes and legends, and what stands at ticks, marks and in legends.
 
-The rows stay as they are, so that a click, a file and the notebook have the words of the code.
+The rows stay as they are, so that a click, a file and the notebook have the words of the code; the page tells them in tooltips and
+in the table of a chart.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any
 
 from perfkit.core import quantity, settings
 from perfkit.core.texts import catalogue, told
-from perfkit.face.charts.spec import ChartSpec
+from perfkit.face.charts.spec import UNITS, ChartSpec
 from perfkit.face.widgets.table import NAMES
 
-MAX_WORDS = 200
+MAX_WORDS = 500
 """Different words of a column; one with more holds names."""
 NAMED = frozenset({"name", "operator", "detail"})
 """Columns beside which "label" is the short form of a name."""
@@ -35,9 +36,18 @@ def in_words(spec: ChartSpec) -> ChartSpec:
     if settings.language() == "en":
         return spec
     known = {word: said for word, said in _drawn(spec) if said != word}
-    written = _written(spec.spec, f"({json.dumps(known, ensure_ascii=False)})[datum.label] || datum.label" if known else "")
+    written = _written(spec.spec, f"({json.dumps(known, ensure_ascii=False)})" if known else "")
     text = json.dumps(written, sort_keys=True, default=str)
-    return replace(spec, spec=written, digest=hashlib.sha256(text.encode()).hexdigest()[:16])
+    heads = {name: _head(name, spec.headers) for columns in spec.datasets.values() for name in columns}
+    return replace(spec, spec=written, digest=hashlib.sha256(text.encode()).hexdigest()[:16], words=known, heads=heads)
+
+
+def _head(name: str, headers: Mapping[str, str]) -> str:
+    """What a column of rows is called, with its unit."""
+    if name in headers:
+        return f"{told(quantity.label(name))}{headers[name][len(name) :]}"
+    unit = "" if "_per_" in name else next((unit for unit in UNITS if name.endswith(f"_{unit.lower()}")), "")
+    return f"{told(quantity.label(name[: -len(unit) - 1]))} ({unit})" if unit else told(quantity.label(name))
 
 
 def _drawn(spec: ChartSpec) -> Iterator[tuple[str, str]]:
@@ -67,18 +77,23 @@ def _domains(node: Any) -> Iterator[str]:
             yield from _domains(value)
 
 
-def _written(node: Any, labels: str) -> Any:
+def _written(node: Any, words: str) -> Any:
     if isinstance(node, list):
-        return [_written(value, labels) for value in node]
+        return [_written(value, words) for value in node]
     if not isinstance(node, Mapping):
         return node
     written: dict[str, Any] = {
-        key: _title(value) if key in ("title", "text") and isinstance(value, str) else _written(value, labels)
+        key: _title(value) if key in ("title", "text") and isinstance(value, str) else _written(value, words)
         for key, value in node.items()
     }
+    text = written.get("text")
+    if words and isinstance(text, Mapping) and text.get("type") == "nominal":
+        drawn = f"datum[{json.dumps(text['field'])}]"
+        written["text"] = {"value": {"expr": f"{words}[{drawn}] || {drawn}"}}
     if isinstance(written.get("tooltip"), list):
         written["tooltip"] = [_headed(line) for line in written["tooltip"]]
-    for channel in _named(written) if labels else ():
+    labels = f"{words}[datum.label] || datum.label"
+    for channel in _named(written) if words else ():
         guide = _GUIDES[channel]
         drawn = written[channel].get(guide, {})
         if isinstance(drawn, Mapping):

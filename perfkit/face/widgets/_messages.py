@@ -43,6 +43,7 @@ _FIELDS: dict[str, Any] = {
     "rank": int | str | None,
     "ranks": list[int],
     "row": int,
+    "search": str,
     "seq": int,
     "slice": _Data,
     "start": _Amount,
@@ -89,7 +90,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "run": ("path",),
     "search": ("text", "at"),
     "unmark": ("at",),
-    "view": ("path", "start", "end", "slice", "pins", "filter"),
+    "view": ("path", "start", "end", "slice", "pins", "filter", "search"),
     "walk": ("mode", "direction", "unit", "lane", "start", "end", "name"),
 }
 """The fields that a message of each type may have."""

@@ -51,10 +51,12 @@ def describe(name: str, figure: Figure, spec: ChartSpec) -> dict[str, Any]:
         "name": name,
         "title": told(figure.title),
         "alt": figure.alt,
-        "sources": [str(source) for source in figure.sources],
+        "sources": [told(str(source)) for source in figure.sources],
         "table": figure.table,
         "wide": figure.wide,
         "spec": spec.spec,
         "digest": spec.digest,
         "headers": spec.headers,
+        "words": spec.words,
+        "heads": spec.heads,
     }

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
 
+from perfkit.config.collect import FRAMEWORKS
 from perfkit.config.presets import CONFIG_SUFFIXES
 from perfkit.core import catalog, settings
 from perfkit.core.errors import PerfkitError
@@ -20,6 +21,7 @@ from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked
 from perfkit.core.run import Run
 from perfkit.core.settings import PROJECT_FILE
+from perfkit.explain.recording import framework_of
 from perfkit.face.widgets import _aside
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.worker import running
@@ -112,6 +114,14 @@ def read_run(path: str, progress: Progress | None = None) -> Run:
             _open_run.clear()
             _open_run[key] = run
         return _open_run[key]
+
+
+def framework_at(place: str) -> str:
+    """The framework that recorded what lies at `place`, for the lines that record more of it; the first where nothing tells."""
+    try:
+        return framework_of(read_run(place)) or FRAMEWORKS[0]
+    except (PerfkitError, OSError):  # told where it is opened
+        return FRAMEWORKS[0]
 
 
 def remember_run(path: str) -> None:

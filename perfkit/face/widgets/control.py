@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from perfkit.core.errors import InputError, Problems
 from perfkit.core.roots import is_allowed
-from perfkit.core.texts import t, told
+from perfkit.core.texts import say, t, told
 from perfkit.core.units import format_entry, rounded
 from perfkit.face.widgets._files import list_folder
 from perfkit.face.widgets._upload import offer
@@ -65,7 +65,8 @@ class Slider:
         number = _number(self, value)
         if allowed := self._allowed(state):
             nearest = min(allowed, key=lambda candidate: abs(candidate - number))
-            return nearest, "" if nearest == number else f"set to {format_entry(nearest)}, the nearest of {_list(allowed)}"
+            moved = say("set to {value}, the nearest of {allowed}", value=format_entry(nearest), allowed=_list(allowed))
+            return nearest, "" if nearest == number else moved
         return _clamp(number, self.low, self.high, whole=_whole(self.low, self.high, self.step), unit=self.unit)
 
     def _allowed(self, state: Any) -> list[float] | None:
@@ -148,14 +149,15 @@ class Choice:
             asked = [_same(allowed, item) for item in (several(value) if isinstance(value, str) else value or ())]
             kept = tuple(allowed[index] for index in asked if index is not None)
             lost = sum(index is None for index in asked)
-            return kept, f"{lost} of the chosen values no longer exist" if lost else ""
+            return kept, say("{lost} of the chosen values no longer exist", lost=str(lost)) if lost else ""
         index = _same(allowed, value)
         if index is not None:
             return allowed[index], ""
         if not allowed:
             return None, ""
-        nothing_to_tell = value is None or allowed[0] == ""  # nothing is chosen then, which the control says itself
-        return allowed[0], "" if nothing_to_tell else f"{value} is not available here; {allowed[0]} is shown"
+        nothing_to_tell = value in (None, "") or allowed[0] == ""  # nothing is chosen then, which the control says itself
+        instead = say("{asked} is not available here; {shown} is shown", asked=str(value), shown=str(allowed[0]))
+        return allowed[0], "" if nothing_to_tell else instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,8 @@ class Text:
     def accept(self, value: Any, _state: Any) -> Accepted:
         """The text, cut to `max_length` characters."""
         text = str(value)
-        return text[: self.max_length], f"cut to {self.max_length} characters" if len(text) > self.max_length else ""
+        cut = say("cut to {most} characters", most=str(self.max_length))
+        return text[: self.max_length], cut if len(text) > self.max_length else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +255,7 @@ def describe(control: Control, state: Any, value: Any, note: str) -> dict[str, A
         "unit": t(control.unit),
         "hint": _hint(control),
         "value": list(value) if isinstance(value, tuple) else value,
-        "note": note,
+        "note": told(note),
         "hidden": hidden,
     }
 
@@ -316,8 +319,8 @@ def _number(control: Slider | Number, value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        said = "is empty; it needs a number" if value in (None, "") else f"{value!r} is no finite number"
-        raise InputError(control.label or words(control.path), [said])
+        said = "is empty; it needs a number" if value in (None, "") else say("{value} is no finite number", value=repr(value))
+        raise InputError(t(control.label or words(control.path)), [said])
     return number
 
 
@@ -326,8 +329,8 @@ def _clamp(number: float, low: float, high: float, *, whole: bool, unit: str) ->
     accepted: float = round(kept) if whole else kept
     if accepted == number:
         return accepted, ""
-    limits = f"{_limit(low)} to {_limit(high)}"
-    return accepted, f"set to {format_entry(accepted)} {unit}".rstrip() + f"; {limits} is allowed"
+    value = f"{format_entry(accepted)} {t(unit)}".rstrip()
+    return accepted, say("set to {value}; {low} to {high} is allowed", value=value, low=_limit(low), high=_limit(high))
 
 
 def _limit(value: float) -> str:

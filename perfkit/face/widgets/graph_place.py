@@ -1,4 +1,4 @@
-"""Graph places: links from the kernels of a recording to the operators of the compiler's graph, whose source lines stand there."""
+"""Graph places: links from the kernels of a recording to the operators of the compiler's graph, with its source lines, and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 from perfkit.explain.graph.search import search_of
 from perfkit.face.widgets.navigation import page_link
 
-GRAPH_PAGE = "18_graph_ir"
+GRAPH_PAGE, TIMELINE_PAGE = "18_graph_ir", "14_timeline"
 
 
 def linked_to_graph(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -17,3 +17,13 @@ def linked_to_graph(kernels: pd.DataFrame) -> pd.DataFrame:
         if any(searches):
             kernels.attrs["links"] = {"name": [page_link(GRAPH_PAGE, search=text) if text else "" for text in searches]}
     return kernels
+
+
+def linked_to_timeline(operator: pd.DataFrame) -> pd.DataFrame:
+    """What is known of an operator (`what`, `value`), its scope with a link that searches the kernels of that scope."""
+    links = [
+        page_link(TIMELINE_PAGE, search=text.removeprefix("recompute_")) if what == "scope" else ""
+        for what, text in zip(operator["what"], operator["value"], strict=True)
+    ]
+    operator.attrs["links"] = {"value": links}
+    return operator

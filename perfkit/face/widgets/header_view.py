@@ -15,7 +15,7 @@ import traitlets
 from perfkit.core import settings
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.resources import pages
-from perfkit.core.texts import t
+from perfkit.core.texts import t, told
 from perfkit.face.widgets.log import Seen, changed_since, seen
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.opener import Opener, what_is_open
@@ -201,7 +201,7 @@ def _chips(page: str, stand: Standing, order: CycleOrder) -> list[dict[str, str]
             state, why = "done", f"{work}: {t('done')}"
         elif missing:
             state = "next" if stage == waiting[0] else "blocked"
-            why = f"{work}. {t('Missing')}: {', '.join(missing[stage])}" + (
+            why = f"{work}. {t('Missing')}: {', '.join(map(told, missing[stage]))}" + (
                 "" if state == "next" else f" ({t('after')} {waiting[0]})"
             )
         if page[:2] in numbers:

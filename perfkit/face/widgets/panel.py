@@ -22,7 +22,7 @@ from typing import Any
 import traitlets
 
 from perfkit.core.errors import InputError, NotMeasuredError, PerfkitError
-from perfkit.core.texts import t, told
+from perfkit.core.texts import say, t, told
 from perfkit.face.charts.spec import split, unchecked
 from perfkit.face.widgets._chart_words import in_words
 from perfkit.face.widgets._shared_values import SharedValues
@@ -244,7 +244,7 @@ class PanelView(View):
         try:
             accepted, note = control.accept(value, state)
         except InputError as error:  # said beside the field; what was there before stays
-            accepted, note = state[path], f"{error.problems[0]}; not changed"
+            accepted, note = state[path], say("{problem}; not changed", problem=error.problems[0])
         self._notes[path] = note
         return {**state, path: accepted}
 

@@ -22,7 +22,7 @@ class Waiting(NothingYet):
 
 def loading(text: str = "", done: int = 0, total: int = 0, *, again: bool = False) -> dict[str, Any]:
     """Computing; with amounts once they are known. `again`: an older figure stays visible, greyed."""
-    progress = {"text": text, "done": done, "total": total} if text else None
+    progress = {"text": in_words(text), "done": done, "total": total} if text else None
     return {
         "state": "loading",
         "text": t("Reading…") if text else t("Computing…"),
@@ -32,12 +32,17 @@ def loading(text: str = "", done: int = 0, total: int = 0, *, again: bool = Fals
     }
 
 
+def _message(error: Exception) -> str:
+    """What an error says, as it was said."""
+    return error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+
+
 def failure(error: Exception, action: str = "") -> dict[str, Any]:
     """The state that `error` leads to; `action` is the label of the button of an empty panel."""
     if isinstance(error, Cancelled):
         return {"state": "empty", "title": t("Cancelled"), "text": t("Nothing was changed."), "retry": True}
     if isinstance(error, NothingYet):
-        return {"state": "empty", "text": in_words(str(error)), "action": action, "waits": isinstance(error, Waiting)}
+        return {"state": "empty", "text": in_words(_message(error)), "action": action, "waits": isinstance(error, Waiting)}
     if isinstance(error, NotMeasuredError):
         return {
             "state": "unmeasured",
@@ -46,10 +51,11 @@ def failure(error: Exception, action: str = "") -> dict[str, Any]:
         }
     if isinstance(error, InputError):
         count = len(error.problems)
-        title = in_words(f"{told(error.subject)}: {count} problem{'' if count == 1 else 's'}")
+        subject = told(in_words(error.subject))
+        title = in_words(f"{subject}: {count} problem{'' if count == 1 else 's'}")
         return {"state": "error", "title": title, "problems": [told(in_words(problem)) for problem in error.problems]}
     if isinstance(error, PerfkitError):
-        return {"state": "error", "title": t("This cannot be shown"), "problems": [told(str(error))]}
+        return {"state": "error", "title": t("This cannot be shown"), "problems": [told(in_words(str(error)))]}
     return {
         "state": "error",
         "title": t("perfkit failed here; this is a bug in perfkit, not in your data"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from perfkit.core.texts import t, told
+from perfkit.core.texts import say, t, told
 from perfkit.face.widgets._fills import Fills
 from perfkit.face.widgets._given import chosen_in, origin_of, same
 from perfkit.face.widgets.answer import Answer, Whole
@@ -288,7 +288,7 @@ class StepView(PanelView):
         if recipe.button and not pressed:
             if self._refused is not None and same(self._refused[0], given):
                 raise self._refused[1]  # it stands as long as all that was pressed with
-            raise NothingYet(t(recipe.help) if recipe.help else f"{t('Press')} “{t(recipe.button)}”.")
+            raise NothingYet(t(recipe.help) if recipe.help else say("Press “{button}”.", button=recipe.button))
         check()  # a newer question has the press too
         if recipe.settled and (progress := running()) is not None:
             progress.pause(SETTLED_S)

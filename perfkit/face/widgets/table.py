@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit.core import quantity
 from perfkit.core.demangled import demangled
 from perfkit.core.shortening import shortened
-from perfkit.core.texts import told
+from perfkit.core.texts import Said, told
 from perfkit.face.charts.spec import plain
 
 MAX_ROWS = 500
@@ -93,11 +93,9 @@ def _told(cell: Any, given: Any) -> Any:
 
 def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     """One column: its cells are written from the very values that its CSV holds, both in the unit of its head."""
-    own = (
-        quantity.cells(series)
-        if name in NAMES
-        else [_told(cell, given) for cell, given in zip(quantity.cells(series), series.tolist(), strict=True)]
-    )
+    told_too = name not in NAMES  # a name is not, unless perfkit says it
+    pairs = zip(quantity.cells(series), series.tolist(), strict=True)
+    own = [_told(cell, given) if told_too or isinstance(given, Said) else cell for cell, given in pairs]
     unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
     values = own if size == 1 else [quantity.scaled(value, size) for value in own]
     text = [quantity.cell(value, digits, unit=unit) for value in values]

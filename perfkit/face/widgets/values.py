@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from perfkit.core.errors import PerfkitError
+from perfkit.core.errors import NotMeasuredError, PerfkitError
+from perfkit.core.texts import say
 from perfkit.face.widgets.status import Waiting
 
 _TURN_S = 0.05
@@ -20,7 +21,7 @@ LATE_S = 0.15
 
 def no_answer_yet(title: str) -> Waiting:
     """What a step says that follows something above, of this title, which is not there."""
-    return Waiting(f"This follows “{title}” above, which has no answer yet.")
+    return Waiting(say("This follows “{title}” above, which has no answer yet.", title=title))
 
 
 class Value:
@@ -87,9 +88,13 @@ class Value:
         """The value for what follows it; raises Waiting, which names what it waits for, where there is none."""
         try:
             return self.wait(**how)
+        except Waiting:
+            raise
+        except NotMeasuredError as error:
+            raise Waiting("Not recorded: how to collect it stands above.") from error
         except PerfkitError as error:
             raise no_answer_yet(self.title) from error
         except Exception as error:
             if error is not self._error:  # of `check`: nobody waits any more
                 raise
-            raise Waiting(f"This follows “{self.title}” above, which has failed.") from error
+            raise Waiting(say("This follows “{title}” above, which has failed.", title=self.title)) from error

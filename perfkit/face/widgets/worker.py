@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from perfkit.core.texts import say
 from perfkit.core.units import format_bytes, format_count
 
 _MIN_INTERVAL_S = 0.1
@@ -34,8 +35,9 @@ class Progress:
         if now_s - self._last_s < _MIN_INTERVAL_S and done < total:
             return
         self._last_s = now_s
-        amount = f"{_grouped(done)} of {_grouped(total)} {unit}" if unit else f"{format_bytes(done)} of {format_bytes(total)}"
-        self._show(f"{what}: {amount}", done, total)
+        done_text, total_text = (_grouped(done), _grouped(total)) if unit else (format_bytes(done), format_bytes(total))
+        form = "{what}: {done} of {total} {unit}" if unit else "{what}: {done} of {total}"
+        self._show(say(form, what=what, done=done_text, total=total_text, unit=unit), done, total)
 
     def check(self) -> None:
         """Raise Cancelled if the answer is not wanted any more."""

@@ -20,6 +20,7 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
+from perfkit.core.texts import say
 from perfkit.core.units import MIB, THIN_SPACE
 from perfkit.record.levels import MAX_LEVEL, MERGED, Ints, Slices, coarser, level_for, width_ns
 from perfkit.record.tiles._rank_tiles import Lane, RankTiles, Report, Thread, is_kept, rank_tiles
@@ -110,7 +111,7 @@ def events(run: Run, lanes: Sequence[Lane], start_ns: int, end_ns: int) -> pd.Da
 
 def slices_text(count: int) -> str:
     """How a slice of several events is called."""
-    return f"{count:,} slices".replace(",", THIN_SPACE)
+    return say("{num} slices", num=f"{count:,}".replace(",", THIN_SPACE))
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -13,13 +13,15 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.workload import Workload
 from perfkit.explain.diagnose import all_rules, diagnose, excess, work
+from perfkit.explain.diagnose._prices import bound, bounded, joint
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding
 from perfkit.explain.diagnose.rules.slow_rank import RULE as SLOW_RANK
 from perfkit.explain.diagnose.work import severity_of
 from perfkit.predict.estimate import estimate
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.format import Sink
-from tests.explain.diagnose.made import MS, Training, run_of, summaries
+from tests.explain.diagnose.made import MS, US, Training, added, run_of, summaries
 
 EVEN = [100, 100, 100, 100, 100, 100, 100, 100]
 
@@ -184,3 +186,108 @@ def test_mfu_counts_the_model_and_hfu_what_is_computed_again_too():
         assert found.tokens_per_s_per_device == pytest.approx(16 * length / 8 / found.step_time_s)
         assert found.mfu == pytest.approx(rate * once, rel=1e-6)
         assert found.hfu == pytest.approx(rate * (once + again), rel=1e-6)
+
+
+def test_a_pipeline_wins_what_its_longest_stage_and_one_micro_batch_of_every_stage_take_less():
+    """Three micro batches: two of the longest stage and one of each, of three. 100 and 80 ms are 120; 70 and 80 are 310 / 3."""
+    stages = {0: 0, 1: 0, 2: 1, 3: 1}
+    run = summaries({0: 100, 1: 100, 2: 80, 3: 80}, stages=stages)
+    receives = [
+        {"rank": rank, "step": step, "operation": "receive", "group": "pp", "group_size": 2, "name": f"r{at}", "duration_ns": 10}
+        for rank in stages
+        for step in range(1, 11)
+        for at in range(3)
+    ]
+    case = Case(added(run, collectives=receives))
+    assert case.num_micro_batches == 3
+    assert work.less_busy_ns(case, {0: 30.0 * MS, 1: 30.0 * MS}) == round((380 / 3 - 310 / 3) * MS)
+    assert work.less_busy_ns(case, {0: 30.0 * MS}) == 0
+    assert work.less_busy_ns(case, {2: 30.0 * MS, 3: 30.0 * MS}) == 10 * MS
+
+
+def test_ranks_that_were_not_looked_at_win_the_least_that_those_win_that_were():
+    run = Training(noise=0.0, factors={3: 1.1}).run()
+    kernels = run.tables["kernels"]
+    case = Case(replace(run, tables={**run.tables, "kernels": kernels[kernels["rank"] != 3]}))
+    assert work.less_busy_ns(case, {0: 200.0 * US, 1: 300.0 * US, 2: 100.0 * US}) == 100 * US
+    assert work.less_busy_ns(case, {0: 200.0 * US, 1: 300.0 * US}) == 0
+
+
+def test_collectives_that_nothing_hides_win_what_they_are_faster_by_and_once():
+    """Four messages a step behind the backward pass."""
+    case = Case(Training(noise=0.0, late=True).run())
+    faster, less = (dict.fromkeys(case.members["instance"].unique().tolist(), us * US) for us in (100.0, 60.0))
+    assert work.won_ns(case, work.EMPTY, faster_ns=faster) == 400 * US
+    assert work.price(case, [work.loss(work.EMPTY, faster_ns=one) for one in (less, faster, less)]) == 400 * US
+
+
+def stops(case: Case, rank: int):
+    """The idle times inside the steps of a rank."""
+    return case.gaps[(case.gaps["rank"] == rank) & ~case.gaps["lead"].astype(bool) & (case.gaps["duration_ns"] > 100 * US)]
+
+
+@pytest.mark.parametrize("skew_us", [-20_000.0, 0.0, 20_000.0])
+def test_a_stop_is_taken_out_where_it_was_whatever_the_clock_of_its_rank(skew_us):
+    """A clock that is off by three steps the wrong way would take most of the stops out of steps that are none."""
+    run = Training(noise=0.0, stop_us={2: 500.0}, skew_us={2: skew_us}).run()
+    case = Case(replace(run, clock=clock.offsets(clock.estimate(run))))
+    assert work.won_ns(case, stops(case, 2)) == 500 * US
+
+
+def priced(case: Case, *losses):
+    """Findings of these losses with what a step wins by each alone."""
+    told = [
+        Finding(rule="host-pause", title="made", subject={}, evidence={}, actions=(), cost_ns=work.price(case, [one]), loss=one)
+        for one in losses
+    ]
+    return [finding.cost_ns for finding in told], [finding.cost_ns for finding in joint(told, case)]
+
+
+def test_what_two_causes_win_together_is_shared_by_what_each_wins_alone_and_what_it_adds():
+    """Rank 1 stops for 300 us, rank 2 for 200. Alone they win 100 and nothing; to the other the one adds 300, the other 200."""
+    case = Case(Training(noise=0.0, stop_us={1: 300.0, 2: 200.0}).run())
+    alone, shares = priced(case, *(work.loss(stops(case, rank)) for rank in (1, 2)))
+    assert alone == [100 * US, 0]
+    assert shares == [200 * US, 100 * US]
+
+
+@pytest.mark.parametrize(("both", "kept"), [(0.01, True), (0.03, False)])
+def test_causes_that_touch_each_other_in_less_than_a_fiftieth_keep_their_own_prices(both, kept):
+    """Two halves of a stop of 500 us, of which each names a little of the other."""
+    case = Case(Training(noise=0.0, stop_us={2: 500.0}).run())
+    rows = stops(case, 2)
+    half = (rows["duration_ns"] * (0.5 + both / 2)).astype("int64")
+    early, late = (
+        rows.assign(duration_ns=half),
+        rows.assign(start_ns=rows["start_ns"] + rows["duration_ns"] - half, duration_ns=half),
+    )
+    alone, shares = priced(case, work.loss(early), work.loss(late))
+    assert alone == pytest.approx([(250 + 250 * both) * US] * 2, abs=2)
+    assert shares == pytest.approx(alone if kept else [250 * US] * 2, abs=2)
+
+
+def test_free_time_wins_no_more_than_kernels_leave_where_it_is_most():
+    """Each step begins 50 us before its first kernel, and rank 2 stops for 500 us; the others wait for it in their messages."""
+    case = Case(Training(noise=0.0, stop_us={2: 500.0}).run())
+    asked = Finding(rule="host-pause", title="made", subject={}, evidence={}, actions=(), cost_ns=1, part="free")
+    assert bound(asked, case) == 550 * US
+
+
+def test_communication_hides_behind_no_more_computing_than_nothing_hides_behind_yet():
+    """A message of 10 ms behind one layer of 500 and 970 us, before an update of 200 us."""
+    case = Case(Training(noise=0.0, layers=1, late=True, transfer_us=10_000.0).run())
+    asked = Finding(
+        rule="exposed-communication", title="made", subject={}, evidence={}, actions=(), cost_ns=1, part="communication"
+    )
+    assert bound(asked, case) == (500 + 970 + 200) * US
+
+
+def test_what_became_slower_wins_no_more_than_the_step_became_longer():
+    """All kernels of 6080 us take a tenth longer than in the baseline."""
+    before, now = (Training(noise=0.0, factors=dict.fromkeys(range(4), factor)).run() for factor in (1.0, 1.1))
+    case = Case(now, before)
+    asked = Finding(
+        rule="slow-operators", title="made", subject={}, evidence={}, actions=(), cost_ns=case.step_ns, part="computing"
+    )
+    found = bounded(asked, case)
+    assert found.cost_ns == found.evidence["bound_ns"] == pytest.approx(608 * US, abs=5)

@@ -37,6 +37,18 @@ def test_titles_ticks_and_legends_are_told_and_the_rows_are_not(bars, monkeypatc
     assert bars.spec["encoding"]["x"]["title"] == "time of the step (ms)"
 
 
+def test_marks_tooltips_and_the_table_of_a_chart_say_its_rows_in_the_language_of_the_page(monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    rows = pd.DataFrame({"cause": ["computing"], "wait_ms": [1.5]})
+    chart = alt.Chart(rows).mark_text().encode(x="wait_ms:Q", text="cause:N", tooltip=["cause:N"])
+    told = in_words(split(chart))
+    chinese = t("computing", "zh")
+    assert told.words == {"computing": chinese} != {"computing": "computing"}
+    assert told.spec["encoding"]["text"]["value"]["expr"] == f'({{"computing": "{chinese}"}})[datum["cause"]] || datum["cause"]'
+    assert told.heads.keys() == {"cause", "wait_ms"}
+    assert told.heads["wait_ms"].endswith(" (ms)")
+
+
 def test_names_of_somebody_else_and_legends_that_are_not_drawn_stay(monkeypatch):
     monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
     assert t("Copy", "zh") != "Copy"

@@ -352,7 +352,7 @@ def test_the_address_opens_the_same_view_again(profile):
     start_ns = unit.lanes[0].start_ns
     chosen = {"unit": unit.id, "lane": 0, "start": str(start_ns)}
     pins = [unit.id for unit in timeline.units if unit.process == "device"][::-1]
-    shown = {"slice": chosen, "pins": pins, "filter": "rank 1 stream"}
+    shown = {"slice": chosen, "pins": pins, "filter": "rank 1 stream", "search": "allreduce|MatMul"}
     view.on_message({"type": "view", "start": str(start_ns - 50), "end": str(start_ns + 50), **shown})
     again = widgets.timeline()
     again.wait()
@@ -360,7 +360,9 @@ def test_the_address_opens_the_same_view_again(profile):
     assert (goto["start"], goto["end"]) == (str(start_ns - 50), str(start_ns + 50))
     assert goto["slice"]["start"] == timeline.offset(start_ns)
     assert len(pins) > 1
-    assert (goto["pins"], goto["filter"]) == (pins, "rank 1 stream")
+    assert (goto["pins"], goto["filter"], goto["search"]) == (pins, "rank 1 stream", "allreduce|MatMul")
+    view.on_message({"type": "view", "start": "0", "end": "9", "slice": None, "search": ""})
+    assert page_state().get("search") == ""
 
 
 def test_an_address_of_pins_opens_their_ranks_and_leaves_out_lanes_that_are_not_there(profile, monkeypatch):

@@ -37,6 +37,13 @@ def test_a_large_product_reaches_the_peak_and_a_single_token_does_not():
     assert set(one_token["bound"]) == {"memory"}
 
 
+def test_fused_attention_reads_queries_keys_and_values_and_writes_outputs_once():
+    """32 heads of 128 share 8 of keys and values: 4096 rows of (32 + 8 + 8 + 32) x 128 elements of 2 bytes."""
+    grouped = layer_matmuls(replace(LLAMA2_7B, num_key_value_heads=8), WORK, ParallelPlan(), DEVICE).set_index("part")
+    assert grouped.loc["attention", "bytes"] == 4096 * (32 + 8 + 8 + 32) * 128 * 2
+    assert grouped.loc["attention", "flops"] == 2 * 2 * 4096 * 4096 * 32 * 128
+
+
 def test_splitting_over_tensor_ranks_divides_the_work_and_lowers_the_intensity():
     whole = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(), DEVICE)
     split = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(tensor_parallel_size=8), DEVICE)

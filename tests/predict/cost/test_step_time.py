@@ -92,6 +92,14 @@ def test_an_all_reduce_moves_its_ring_volume():
     assert all_reduce_s(one(1e9), one(8), one(1), network())[0] == pytest.approx(2 * 7 / 8 * 1e9 / 228e9)
 
 
+@pytest.mark.parametrize(
+    ("intra_bytes_per_s", "size", "slowest_bytes_per_s"), [(228e9, 16, 100e9), (30e9, 16, 30e9), (30e9, 8, 30e9)]
+)
+def test_a_ring_that_leaves_its_node_is_as_slow_as_the_slower_of_link_and_network(intra_bytes_per_s, size, slowest_bytes_per_s):
+    found = gather_s(one(1e9), one(size), one(1), network(intra_bytes_per_s=intra_bytes_per_s))[0]
+    assert found == pytest.approx((size - 1) / size * 1e9 / slowest_bytes_per_s)
+
+
 def test_groups_that_leave_a_node_share_its_network():
     alone = gather_s(one(1e9), one(16), one(1), network())
     beside_seven = gather_s(one(1e9), one(16), one(8), network())

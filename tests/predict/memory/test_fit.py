@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfkit.config.presets import read_plan
@@ -97,3 +99,12 @@ def test_an_impossible_plan_names_all_reasons():
 def test_a_plan_without_a_device_or_a_limit_has_nothing_to_fit_into():
     with pytest.raises(InputError, match="neither a limit nor a device"):
         memory_fit(read_plan("llama2-7b"))
+
+
+@pytest.mark.parametrize(
+    ("used", "told"), [(0.89, "a larger micro batch"), (0.91, "every change is shown")], ids=["11 % left", "9 % left"]
+)
+def test_a_tenth_of_the_limit_is_room_for_more(used, told):
+    fit = fit_of("gpt2-124m", recompute="none")
+    found = switches_told(replace(fit, limit_bytes=round(fit.estimate.peak.total / used)), ())
+    assert told in found

@@ -171,7 +171,8 @@ def _end_actions(stage: int, stages: int, layers: dict[str, float]) -> tuple[Act
     moved = int(layers.get("layers_to_move", 0))
     if not moved:
         return ACTIONS
-    offsets = [-moved if at == stage else moved // (stages - 1) + (at < moved % (stages - 1)) for at in range(stages)]
+    each, over = divmod(moved, stages - 1)
+    offsets = [-moved if at == stage else each + (at - (at > stage) < over) for at in range(stages)]
     counts = [int(layers["layers_of_stage"]) + offset for offset in offsets]
     ends = ["E" if at == 0 else "" for at in range(stages)], ["L" if at == stages - 1 else "" for at in range(stages)]
     layout = "|".join(f"{first}t*{count}{last}" for first, count, last in zip(ends[0], counts, ends[1], strict=True))

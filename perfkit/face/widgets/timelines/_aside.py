@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from perfkit.core.run import LazyTables, Run
+from perfkit.core.texts import say
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines.data import MODULES, OVERLAP, made_runs
 from perfkit.record import tiles, workers
@@ -40,10 +41,11 @@ def _make_aside(which: tuple[str, tuple[int, ...]], report: Report) -> None:
 
 def _make(run: Run, ranks: Sequence[int], report: Report) -> None:
     for rank in ranks:
-        tiles.lanes(run, ranks=[rank], report=partial(_tell, report, f"timeline of rank {rank}"))
+        tiles.lanes(run, ranks=[rank], report=partial(_tell, report, say("timeline of rank {rank}", rank=str(rank))))
     for process, made in made_runs(run).items() if run.cache_key else ():
         for rank in ranks:
-            tiles.lanes(made, ranks=[rank], report=partial(_tell, report, f"{_WORDS[process]} of rank {rank}"))
+            what = say("{work} of rank {rank}", work=_WORDS[process], rank=str(rank))
+            tiles.lanes(made, ranks=[rank], report=partial(_tell, report, what))
     for rank in ranks if run.cache_key else ():
         counting.counter_units(run, rank, 0)  # keeps them
 

@@ -17,6 +17,7 @@ import pandas as pd
 from perfkit.core import quantity
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run, empty
+from perfkit.core.texts import say, told
 from perfkit.core.units import THIN_SPACE, format_bytes, significant
 from perfkit.explain import frequency
 from perfkit.explain.queue_length import queue_lengths
@@ -94,20 +95,17 @@ def counter(known: Sequence[CounterUnit], number: object) -> CounterUnit:
 def described(unit: CounterUnit) -> dict[str, Any]:
     """What the page needs of a counter before it asks for its tiles."""
     low, high = unit.range
-    span = (
-        f"up to {written(high, unit.series.unit)}"
-        if low == 0
-        else f"{written(low, unit.series.unit)} to {written(high, unit.series.unit)}"
-    )
+    most, least = written(high, unit.series.unit), written(low, unit.series.unit)
+    span = say("up to {most}", most=most) if low == 0 else say("{least} to {most}", least=least, most=most)
     return {
         "id": unit.id,
         "rank": unit.rank,
         "process": unit.process,
-        "label": unit.series.name,
+        "label": told(unit.series.name),
         "depths": [0],
         "count": len(unit.series.value),
         "busy_ns": 0.0,
-        "counter": {"low": low, "high": high, "unit": unit.series.unit, "text": span},
+        "counter": {"low": low, "high": high, "unit": unit.series.unit, "text": told(span)},
     }
 
 
@@ -151,7 +149,7 @@ def sample(unit: CounterUnit, at: int, base_ns: int) -> dict[str, Any] | None:
         return None
     start_ns = int(series.time_ns[at])
     end_ns = int(series.time_ns[at + 1]) if at + 1 < len(series.time_ns) else start_ns
-    name = f"{series.name}: {written(float(series.value[at]), series.unit)}"
+    name = f"{told(series.name)}: {written(float(series.value[at]), series.unit)}"
     times = {"start": float(start_ns - base_ns), "end": float(end_ns - base_ns)}
     return {"unit": unit.id, "lane": 0, **times, "name": name, "kind": COUNTER, "count": 1, "busy": 0.0}
 
@@ -174,7 +172,7 @@ def walked(unit: CounterUnit, base_ns: int, message: Mapping[str, Any]) -> dict[
     else:
         at = here + 1 if onward else here - (1 if here >= 0 and times[here] == start_ns else 0)
     text = "This is the last sample." if onward else "This is the first sample."
-    return {"type": "found", "slice": sample(unit, at, base_ns), "zoom": message["mode"] in ("longest", "name"), "text": text}
+    return {"type": "found", "slice": sample(unit, at, base_ns), "zoom": message["mode"] in ("longest", "name"), "text": told(text)}
 
 
 def inside(known: Sequence[CounterUnit], start_ns: int, end_ns: int) -> dict[str, Any]:
@@ -188,7 +186,7 @@ def inside(known: Sequence[CounterUnit], start_ns: int, end_ns: int) -> dict[str
             continue
         mean = counters.mean(series, start_ns, end_ns)
         figures = {"lowest": values.min(), "mean": mean, "highest": values.max(), "at the end": values[-1]}
-        told = {name: "" if value is None else written(float(value), series.unit) for name, value in figures.items()}
-        rows.append({"name": series.name, "rank": unit.rank, **told, "samples": int(last - first)})
+        shown = {name: "" if value is None else written(float(value), series.unit) for name, value in figures.items()}
+        rows.append({"name": told(series.name), "rank": unit.rank, **shown, "samples": int(last - first)})
     columns = ["name", "rank", "lowest", "mean", "highest", "at the end", "samples"]
     return table_content("timeline-counters", Table(frame=pd.DataFrame(rows, columns=columns), title="Counters in the range"))

@@ -115,4 +115,4 @@ def num_events(lost: Mapping[str, int]) -> int:
 
 def listed(lost: Mapping[str, int]) -> str:
     """What was lost, in words."""
-    return "; ".join(f"{format_count(count)} {what}" for what, count in lost.items())
+    return "; ".join(f"{format_count(count)} {told(what)}" for what, count in lost.items())

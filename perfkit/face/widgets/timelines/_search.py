@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.core.texts import told as in_language
 from perfkit.face.widgets.timelines.data import Timeline, Unit
 from perfkit.face.widgets.timelines.events import Ints, searchable, slice_of, whole
 from perfkit.record import tiles
@@ -49,7 +50,7 @@ def matcher(text: str) -> tuple[Callable[[str], bool], str]:
     try:
         pattern = re.compile(text, re.IGNORECASE)
     except re.error as error:
-        return lambda name: lowered in name.lower(), f"no regular expression ({error}); searched as text: "
+        return lambda name: lowered in name.lower(), f"no regular expression (character {error.pos}); searched as text: "
     return lambda name: pattern.search(name) is not None or lowered in name.lower(), ""
 
 
@@ -115,6 +116,6 @@ def told(search: Search) -> dict[str, Any]:
         "text": search.text,
         "total": len(search.starts),
         "names": list(search.names)[:MAX_NAMES],
-        "problem": f"{search.problem}{len(search.starts)} hits" if search.problem else "",
+        "problem": in_language(f"{search.problem}{len(search.starts)} hits") if search.problem else "",
         "done": search.done,
     }

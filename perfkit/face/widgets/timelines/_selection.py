@@ -16,7 +16,7 @@ from perfkit.core.demangled import demangled
 from perfkit.core.schema import TABLES
 from perfkit.core.shortening import shortened
 from perfkit.core.spreadsheet import safe_cell
-from perfkit.core.texts import say
+from perfkit.core.texts import say, t
 from perfkit.core.texts import told as in_language
 from perfkit.core.units import NS_PER_US, format_count, format_ns
 from perfkit.face.widgets.table import Table, table_content
@@ -42,19 +42,16 @@ def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     if counting.is_counter(message["unit"]):
         return _of_counter(timeline, counting.counter(timeline.counters, message["unit"]), start_ns, end_ns)
     unit = timeline.unit(message["unit"])
-    where = [("Rank", str(unit.rank)), ("Process", PROCESSES[unit.process]), ("Lane", unit.label)]
-    times = [
-        ("Start", f"{_exact(start_ns - timeline.span_ns[0])} after the first event; {start_ns} ns on the common clock"),
-        ("Length", _exact(end_ns - start_ns)),
-    ]
+    where = [("Rank", str(unit.rank)), ("Process", t(PROCESSES[unit.process])), ("Lane", in_language(unit.label))]
+    times = [("Start", _begun(timeline, start_ns)), ("Length", _exact(end_ns - start_ns))]
     if int(message["count"]) > 1:
-        busy = ("Busy", f"{format_ns(message['busy'])} in all; zoom in to tell them apart")
-        return {"type": "detail", "title": tiles.slices_text(int(message["count"])), "fields": [*times, busy, *where]}
+        busy = ("Busy", in_language(say("{busy_ns} in all; zoom in to tell them apart", busy_ns=float(message["busy"]))))
+        return {"type": "detail", "title": in_language(tiles.slices_text(int(message["count"]))), "fields": [*times, busy, *where]}
     lane = unit.lanes[int(message["lane"])]
     rows = tiles.events(unit.source, [lane], start_ns, max(end_ns, start_ns + 1))
     rows = rows[(rows["start_ns"] == start_ns).to_numpy()]
     name, kind = (str(rows[text].iloc[0]) if len(rows) else "" for text in ("name", "kind"))
-    fields = [("Name", name), ("Kind", kind), *times, *where, *_recorded(timeline, unit, start_ns, name)]
+    fields = [("Name", name), ("Kind", in_language(kind)), *times, *where, *_recorded(timeline, unit, start_ns, name)]
     return {"type": "detail", "title": shortened(demangled(name), 90), "fields": fields}
 
 
@@ -80,11 +77,12 @@ def _of_counter(timeline: Timeline, unit: counting.CounterUnit, start_ns: int, e
     found = counting.walked(unit, timeline.base_ns, {"mode": "nearest", "start": start_ns - timeline.base_ns, "direction": 1})[
         "slice"
     ]
+    until = say("{length} until the next sample", length=_exact(end_ns - start_ns))
     fields = [
         ("Name", str(found["name"])),
-        ("Kind", "counter"),
-        ("Start", f"{_exact(start_ns - timeline.span_ns[0])} after the first event; {start_ns} ns on the common clock"),
-        ("Length", f"{_exact(end_ns - start_ns)} until the next sample" if end_ns > start_ns else "the last sample"),
+        ("Kind", in_language("counter")),
+        ("Start", _begun(timeline, start_ns)),
+        ("Length", in_language(until if end_ns > start_ns else "the last sample")),
         ("Range", counting.described(unit)["counter"]["text"]),
         ("Samples", str(len(unit.series.value))),
         ("Rank", str(unit.rank)),
@@ -116,7 +114,8 @@ def _recorded(timeline: Timeline, unit: Unit, start_ns: int, name: str) -> Itera
         for key in names:
             if key != "step" and not pd.isna(row[key]):
                 label = quantity.label(key)
-                yield (f"{label} ({table})" if label in told else label), _written(key, row[key])
+                word = in_language(label)
+                yield (f"{word} ({in_language(table)})" if label in told else word), in_language(_written(key, row[key]))
                 told.add(label)
 
 
@@ -135,7 +134,15 @@ def _code(host: Unit, moment_ns: int) -> Iterator[tuple[str, str]]:
 
 
 def _written(name: str, value: Any) -> str:
-    return f"{int(value)} ns on the clock of the rank" if name == "launch_ns" else quantity.text(name, value)
+    if name == "launch_ns":
+        return say("{moment} ns on the clock of the rank", moment=str(int(value)))
+    return quantity.text(name, value)
+
+
+def _begun(timeline: Timeline, start_ns: int) -> str:
+    """When something began, since the first event and on the common clock."""
+    since = _exact(start_ns - timeline.span_ns[0])
+    return in_language(say("{since} after the first event; {moment} ns on the common clock", since=since, moment=str(start_ns)))
 
 
 def _exact(ns: int) -> str:
@@ -233,7 +240,7 @@ def _list(timeline: Timeline, longest: Sequence[Mapping[str, Any]], count: int) 
         ],
         columns=["name", "kind", "rank", "lane", "start_ns", "duration_ns", "inside_ns"],
     )
-    title = f"One by one, the longest first ({len(longest)} of {tiles.slices_text(count)})"
+    title = say("One by one, the longest first ({shown} of {count})", shown=str(len(longest)), count=tiles.slices_text(count))
     labels = {"start_ns": "after the first event"}
     return table_content("timeline-slices", Table(frame=frame, title=title, labels=labels, selectable=True))
 

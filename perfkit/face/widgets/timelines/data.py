@@ -139,7 +139,7 @@ def open_timeline(run: Run, ranks: Sequence[int] = ()) -> Timeline:
             break
     if not timeline.units:
         raise NotMeasuredError(
-            f"when anything ran: {run.name} holds no event with a start time",
+            say("when anything ran: {run} holds no event with a start time", run=run.name),
             how_to_collect="record a profile of two to four steps; page 10 writes the lines for your framework",
         )
     timeline.base_ns = timeline.span_ns[0] // GRID_NS * GRID_NS
@@ -174,10 +174,10 @@ def described(timeline: Timeline) -> dict[str, Any]:
             base_ns=timeline.base_ns,
             span_ns=end_ns - start_ns,
         ),
-        "processes": PROCESSES,
+        "processes": {process: t(heading) for process, heading in PROCESSES.items()},
         "units": [*(_unit(unit) for unit in timeline.units), *map(counting.described, timeline.counters)],
         "steps": _steps(timeline),
-        "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
+        "dropped": [{"what": told(lost.what), "count": lost.count, "file": lost.file} for lost in run.dropped],
         "lost": by_rank.num_events(_lost(run)),
         "sentence": sentence(timeline),
         "notes": list(map(told, _notes(timeline))),
@@ -204,7 +204,7 @@ def _unit(unit: Unit) -> dict[str, Any]:
         "id": unit.id,
         "rank": unit.rank,
         "process": unit.process,
-        "label": unit.label,
+        "label": told(unit.label),
         "depths": [lane.depth for lane in unit.lanes],
         "count": sum(lane.count for lane in unit.lanes),
         "busy_ns": float(sum(lane.busy_ns for lane in unit.lanes)),

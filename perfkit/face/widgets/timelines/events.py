@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.run import Run
+from perfkit.core.texts import told
 from perfkit.face.widgets.timelines.data import MADE, Timeline, Unit
 from perfkit.record import tiles
 from perfkit.record.tiles import Lane
@@ -102,7 +103,7 @@ def walked(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
         found = _in_lane(timeline, unit, int(message["lane"]), start_ns, onward, nearest=mode == "nearest")
     ends = {"longest": "There is no such slice.", "name": "No other slice of this name on this lane."}
     text = ends.get(mode, "This is the last slice of the lane." if onward else "This is the first slice of the lane.")
-    return {"type": "found", "slice": found, "zoom": mode in ("longest", "name"), "text": text}
+    return {"type": "found", "slice": found, "zoom": mode in ("longest", "name"), "text": told(text)}
 
 
 def _in_lane(timeline: Timeline, unit: Unit, lane: int, start_ns: int, onward: bool, *, nearest: bool) -> Slice | None:

@@ -24,7 +24,7 @@ import traitlets
 from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.core.texts import t
+from perfkit.core.texts import say, t, told
 from perfkit.explain.ranges import Range
 from perfkit.face.widgets import context
 from perfkit.face.widgets.page_state import page_state
@@ -45,8 +45,8 @@ from perfkit.face.widgets.view import View
 from perfkit.face.widgets.worker import Cancelled, Progress
 
 Message = dict[str, Any]
-_PLACE = ("from", "to", "slice", "pins", "filter")
-"""What the address says of a view: the window in ns, the chosen slice, the lanes that are pinned, the units that are shown."""
+_PLACE = ("from", "to", "slice", "pins", "filter", "search")
+"""What the address says of a view: window in ns, chosen slice, pinned lanes, units that are shown, names that are searched."""
 _SHOW = "show"
 """What a link from elsewhere asks to select; the view that it becomes takes its place in the address."""
 _BAD_REQUESTS = (PerfkitError, LookupError, ValueError, TypeError, OSError)
@@ -187,7 +187,7 @@ class TimelineView(View):
     def _fail(self, error: Exception) -> None:
         self.error = error
         with self.lock:
-            self.status = failure(error, "Use the sample profile")
+            self.status = failure(error, t("Use the sample profile"))
 
     def _cancel(self, rank: object) -> None:
         """The visitor does not wait any more: for a rank, or for the recording."""
@@ -213,7 +213,7 @@ class TimelineView(View):
         except Cancelled:
             timeline = None
         except Exception as error:  # the others are there; what is wrong with this one is said beside them
-            problem = f"Rank {rank} cannot be shown: {error}"
+            problem = say("Rank {rank} cannot be shown: {why}", rank=str(rank), why=str(error))
         if timeline is not None and timeline is self.timeline:
             self._show(timeline, problem, go=False)
         self._openings.done(rank)
@@ -232,9 +232,9 @@ class TimelineView(View):
         setup = {
             **described(timeline),
             "path": self._opened,
-            "options": [list(option) for option in context.run_options()],
+            "options": [[told(label), path, told(group)] for label, path, group in context.run_options()],
             "marks": [{**mark, "start": timeline.offset(int(mark["at"]))} for mark in read_marks(timeline.run.name)],
-            "problem": problem,
+            "problem": told(problem),
             "goto": self._goto(timeline) if go else self.setup.get("goto"),
             "link": self.link,
             "beside": self.beside,
@@ -264,7 +264,7 @@ class TimelineView(View):
             else:
                 header, buffers = wire.reply(timeline, message)
         except _BAD_REQUESTS as error:
-            self._answer({"type": message["type"], "seq": message.get("seq"), "problem": str(error)})
+            self._answer({"type": message["type"], "seq": message.get("seq"), "problem": told(str(error))})
             return
         self._answer({"type": message["type"], "seq": message.get("seq"), **header}, buffers)
 
@@ -281,7 +281,7 @@ class TimelineView(View):
         try:
             reply = _QUESTIONS[message["type"]](self, timeline, message)
         except _BAD_REQUESTS as error:
-            reply = {"type": "found", "slice": None, "text": str(error)}
+            reply = {"type": "found", "slice": None, "text": told(str(error))}
         if reply is not None:
             self._answer(reply)
         if message["type"] in ("detail", "select") and reply is not None and reply["type"] != "found":
@@ -310,7 +310,7 @@ class TimelineView(View):
 
     def _next(self, timeline: Timeline, message: Message) -> Message:
         found = searching.following(timeline, self.search, message) if self.search is not None else None
-        return {"type": "found", "slice": found, "zoom": True, "text": "No hit."}
+        return {"type": "found", "slice": found, "zoom": True, "text": t("No hit.")}
 
     def _detail(self, timeline: Timeline, message: Message) -> Message:
         reply = detailed(timeline, message)
@@ -323,7 +323,8 @@ class TimelineView(View):
     def _flows(self, timeline: Timeline, message: Message) -> Message:
         start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
         links, total = flows.of_window(timeline, start_ns, end_ns, self._collectives(timeline))
-        text = f"{len(links)} of {total} arrows are drawn; zoom in for the others." if total > len(links) else f"{total} arrows."
+        form = "{drawn} of {total} arrows are drawn; zoom in for the others." if total > len(links) else "{total} arrows."
+        text = told(say(form, drawn=str(len(links)), total=str(total)))
         return {"type": "flows", "arrows": flows.arrows(timeline, links), "text": text}
 
     def _collectives(self, timeline: Timeline) -> pd.DataFrame:
@@ -341,7 +342,8 @@ class TimelineView(View):
         window = int(message["start"]), int(message["end"])
         at = address_of(timeline, message.get("slice"))
         pins = address_of_lanes(timeline, message.get("pins", ()))
-        place = dict(zip(_PLACE, (*window, at, pins, str(message.get("filter", ""))), strict=True))
+        texts = [str(message.get(name) or "") for name in ("filter", "search")]
+        place = dict(zip(_PLACE, (*window, at, pins, *texts), strict=True))
         self._tell_address({_SHOW: None, **{name: value or None for name, value in place.items()}})
 
     def _tell_address(self, values: Mapping[str, Any]) -> None:
@@ -371,11 +373,11 @@ class TimelineView(View):
 
     def _goto(self, timeline: Timeline) -> Message | None:
         """The view that the address asks for."""
-        start, end, at, pins, text = place = [page_state().get(name) for name in _PLACE]
+        start, end, at, pins, text, sought = place = [page_state().get(name) for name in _PLACE]
         show = page_state().get(_SHOW)
         if not any((*place, show)):
             return None
-        found = {"id": "-".join((*place, show)), "start": start, "end": end, "filter": text}
+        found = {"id": "-".join((*place, show)), "start": start, "end": end, "filter": text, "search": sought}
         if show and not at:
             chosen, lanes = asked_for(timeline, show)
             return {**found, "slice": chosen, "pins": lanes}

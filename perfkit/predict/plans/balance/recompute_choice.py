@@ -270,7 +270,7 @@ def _peak(found: Estimate) -> str:
 
 def _checked(check: PatternCheck) -> dict[str, object]:
     hint = f"names nothing; meant {check.repaired}?" if check.repaired else "names nothing"
-    names = "repeats the attention kernel: dear for what it frees" if check.is_costly else ", ".join(check.matched[:3])
+    names = say("repeats the attention kernel: dear for what it frees") if check.is_costly else ", ".join(check.matched[:3])
     return {
         "pattern": check.pattern,
         "operators": len(check.matched),

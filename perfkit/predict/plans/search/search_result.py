@@ -232,25 +232,25 @@ class SearchResult:
         return self._strategies.plan({**strategy_row(sizes, self.space), "recompute": kinds.index(recompute)})
 
     def told(self) -> tuple[str, ...]:
-        """How much was searched and what is best, in a sentence; then the rule of thumb, or what fills the nearest plan."""
+        """How much was searched and what is best; then where the limit is from, the rule of thumb, and what fills the nearest."""
         if not self.plans and not self.complete:
             return ("The search was stopped before any plan was evaluated.",)
         text = self.missing_text()
         if self.plans:
-            best, limit = self.plans[0], self.memory_limit
+            best = self.plans[0]
             text = say(
-                "{searched} combinations, {kept} keep the rules, {fit} fit {limit_bytes} ({source}). "
-                "Best on {devices} devices: {plan}, {why}",
+                "{searched} combinations, {kept} keep the rules, {fit} fit {limit_bytes}. Best on {devices} devices: {plan}, {why}",
                 searched=str(self.searched),
                 kept=str(self.evaluated),
                 fit=str(self.feasible),
                 limit_bytes=self.memory_limit_bytes,
-                source=limit.source,
                 devices=str(self.devices),
                 plan=plan_text(best.plan),
                 why=best.why,
             )
         texts: list[str] = [text if self.complete else say("Stopped early: {text}", text=text)]
+        if self.plans:
+            texts.append(say("The limit: {source}.", source=self.memory_limit.source))
         if self.nearest is not None:
             parts = sorted(self.nearest.parts.parts.items(), key=lambda item: -item[1])[:4]
             filled = ", ".join(f"{part} {format_bytes(amount)}" for part, amount in parts)

@@ -6,7 +6,7 @@ import pytest
 
 from perfkit.explain.diagnose.rules.exposed_communication import FIND_THE_LATE, RULE
 from perfkit.predict.simulate import simulate
-from tests.explain.diagnose.made import Training, judged, won_ns
+from tests.explain.diagnose.made import Training, judged, stays_healthy, won_ns
 from tests.predict.simulate.plans import plan_of
 
 
@@ -56,3 +56,12 @@ def test_transfers_in_which_data_hardly_move_are_told_from_those_that_move():
     assert found.actions[0] == FIND_THE_LATE
     (found,) = judged(RULE, Training(noise=0.0, late=True, latency_us=200.0).run()).findings
     assert "moving_ns" not in found.evidence
+
+
+def test_of_messages_in_which_nothing_moves_nothing_is_left_to_hide():
+    assert stays_healthy(RULE, Training(noise=0.0, transfer_us=0.0, latency_us=0.0).run()) == {
+        "hideable_communication_ns": 0,
+        "exposed_ns": 0,
+        "hidden_ratio": 1,
+        "exposed_share": 0,
+    }

@@ -1,9 +1,12 @@
 """A stage with more layers, and none for a head or a slow rank."""
 
+import re
 from dataclasses import replace
 
+import pytest
+
 from perfkit.explain.diagnose import diagnose
-from perfkit.explain.diagnose.rules.stage_imbalance import RULE
+from perfkit.explain.diagnose.rules.stage_imbalance import RULE, _end_actions
 from perfkit.predict.simulate import simulate
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import Training, run_of, summaries
@@ -71,3 +74,23 @@ def test_layers_that_the_plan_does_not_divide_evenly_are_as_planned_and_more_is_
     assert result.findings == ()
     assert result.healthy[0].evidence["planned_layers_over_mean"] > 0.1
     assert judged(simulate(plan, ["imbalanced_pp_stage:1:1.5"], steps=3)).findings
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 5])
+def test_layers_that_leave_a_stage_arrive_at_the_others_and_these_get_as_many_but_for_one(stages):
+    for stage in range(stages):
+        for moved in range(1, 8):
+            move = _end_actions(stage, stages, {"layers_of_stage": 8.0, "layers_to_move": float(moved)})[0]
+            offsets = [int(text) for text in re.search(r"\[(.*)\]", move["mindspore"])[1].split(", ")]
+            counts = [int(text) for text in re.findall(r"t\*(\d+)", move["megatron"])]
+            others = [offset for at, offset in enumerate(offsets) if at != stage]
+            assert offsets[stage] == -moved
+            assert sum(others) == moved
+            assert max(others) - min(others) <= 1
+            assert counts == [8 + offset for offset in offsets]
+
+
+def test_the_layout_of_a_last_stage_that_gives_four_layers_to_three_others():
+    move = _end_actions(3, 4, {"layers_of_stage": 8.0, "layers_to_move": 4.0})[0]
+    assert move["mindspore"] == "move 4 layers off stage 3: offset: [2, 1, 1, -4]"
+    assert move["megatron"] == 'move 4 layers off stage 3: --pipeline-model-parallel-layout "Et*10|t*9|t*9|t*4L"'
