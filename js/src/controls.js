@@ -219,6 +219,11 @@ function choices(spec, id, box, type, onPick, isChosen) {
   };
 }
 
+/** Shows the end of a path that is longer than its field: its name tells more than the folders that all begin with. */
+function showEnd(input) {
+  requestAnimationFrame(() => { input.scrollLeft = input.scrollWidth; });
+}
+
 // A folder or file on the server: type it, or walk there. What may be listed is decided by the kernel.
 function makePath(spec, id, onValue, send) {
   const input = el("input", { type: "text", id, placeholder: spec.placeholder, spellcheck: "false", autocomplete: "off" });
@@ -235,6 +240,7 @@ function makePath(spec, id, onValue, send) {
   });
   // An emptied field and the prompt of the list choose nothing: what was open is given up.
   input.addEventListener("change", () => (input.value || current) && onValue(input.value));
+  input.addEventListener("blur", () => showEnd(input));
   samples.addEventListener("change", () => pick(samples.selectedIndex > 0 ? options[samples.selectedIndex - 1].value : ""));
   const upload = makeUpload(spec, send);
   let shown = "";
@@ -253,7 +259,10 @@ function makePath(spec, id, onValue, send) {
       }
       samples.selectedIndex = options.findIndex((option) => option.value === value) + 1;
       // A path that the list names is told by its name; the field is for paths that it does not.
-      if (document.activeElement !== input) input.value = samples.selectedIndex > 0 ? "" : current;
+      if (document.activeElement !== input) {
+        input.value = samples.selectedIndex > 0 ? "" : current;
+        showEnd(input);
+      }
       input.title = current;
       drawFiles(list, fresh.listing, {
         open: (folder) => send({ type: "browse", name: spec.name, folder }),

@@ -185,6 +185,7 @@ class Timeline {
       this.rows.pinned = [];
       this.clear();
       this.requests.clear();
+      this.wentTo = null; // the same place of another recording is another place
       this.view = { start: setup.start, span: (setup.end - setup.start) * 1.02 };
     }
     this.sentence.textContent = unbroken(setup.sentence);

@@ -32,3 +32,15 @@ def test_a_lower_limit_and_two_statistics_by_keyboard(open_page: OpenPage):
     choice.focus()
     choice.select_option("before and after")
     expect(sentence).to_contain_text("from 260 MiB to 76.0 MiB: -70.8 %")
+
+
+def test_a_path_that_is_longer_than_its_field_shows_its_name(open_page: OpenPage):
+    page = open_page("19_dryrun")
+    plan = page.locator('section[data-panel="choose-plan"]').get_by_label("Plan of the job", exact=True)
+    expect(plan).to_have_value(str(data_folder() / "dryrun" / "qwen2.5_7b" / "pretrain.sh"))
+    at_its_end = "(field) => field.scrollLeft > 0 && field.scrollLeft + field.clientWidth >= field.scrollWidth - 1"
+    page.wait_for_function(at_its_end, arg=plan.element_handle())
+    plan.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    page.wait_for_function(at_its_end, arg=plan.element_handle())

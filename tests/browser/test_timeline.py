@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -99,6 +100,18 @@ def test_a_kernel_leads_to_its_launch_and_its_line_of_code_and_a_range_shows_cal
     name = calls.first.inner_text()
     calls.first.click()
     expect(details.locator("h3")).to_have_text(name)
+
+
+def test_the_same_place_of_another_recording_is_gone_to_as_well(open_page: OpenPage, demo_server: Server):
+    first = perfkit.load(KINETO).frame("launches").dropna(subset=["start_ns"]).iloc[0]
+    slice_at = quote(f"{first['rank']}|device|{first['stream']}|0|{first['start_ns']}")
+    copy = shutil.copytree(KINETO, demo_server.project / "uploads" / "copied")
+    page = open_page("14_timeline", f"run={quote(str(KINETO))}&slice={slice_at}")
+    details = page.locator('[data-part="slice"]')
+    expect(details).to_contain_text("on the common clock")
+    page.evaluate("(hash) => { location.hash = hash; }", f"run={quote(str(copy))}&slice={slice_at}")
+    expect(page.get_by_role("toolbar", name="Timeline tools").get_by_label("Recording")).to_have_value(str(copy))
+    expect(details).to_contain_text("on the common clock")
 
 
 def _read_a_counter(page: Page) -> None:

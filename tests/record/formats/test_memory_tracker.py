@@ -52,6 +52,27 @@ def test_coverage_counts_blocks_and_tasks():
     assert (rows["memory blocks"], rows["tasks"]) == (12, 11)
 
 
+@pytest.mark.parametrize("column", ["actual_peak_memory", "user_tasks", "type", "task_name", "file_name"])
+def test_a_column_with_one_letter_wrong_is_told_with_what_it_should_be(tmp_path: Path, column: str):
+    damaged = HEADER.replace(f",{column},", f",{column[:-1]}#,")
+    (told,) = load(table(tmp_path / "damaged", row(), header=damaged)).dropped
+    assert (told.what, told.file) == (f"column '{column[:-1]}#', nearly '{column}', which is missing", "memory_block.csv")
+
+
+def test_a_column_that_a_release_has_not_is_no_damage(tmp_path: Path):
+    older = HEADER.replace("actual_peak_memory,", "").replace("last_user_task,", "")
+    cells = row().replace("512,1024,", "512,").replace("{2-3-},3,", "{2-3-},")
+    assert load(table(tmp_path, cells, header=older)).dropped == ()
+
+
+def test_users_that_are_no_list_of_tasks_are_told_and_unknown(tmp_path: Path):
+    run = load(table(tmp_path, row(), row(start=2, users="{5<5+"), row(start=3, users="{}")))
+    assert [(part.what, part.count) for part in run.dropped] == [("user_tasks: not a list of tasks such as {12-15}", 1)]
+    uses = run.frame("memory_blocks").sort_values("start")["num_uses"]
+    assert uses.isna().tolist() == [False, True, False]
+    assert uses.dropna().tolist() == [2, 0]
+
+
 def test_a_prefix_and_rank_folders_are_understood(tmp_path: Path):
     for rank in (0, 3):
         folder = tmp_path / f"rank_{rank}"

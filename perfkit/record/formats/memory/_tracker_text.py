@@ -8,9 +8,10 @@ another one, the largest number of its type for a block that was never released.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedReader, TextIOWrapper
+from operator import ne
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,10 @@ CHUNK_LINES = 200_000
 STACK = "python_stack"
 BLOCK_REQUIRED = ("start_time_stamp", "end_time_stamp", "device_addr", "size")
 _NUMBER = re.compile(r"\s*-?\d{1,20}\s*", re.ASCII)
-_USERS = re.compile(r"\d{1,18}", re.ASCII)
+_USER = re.compile(r"\d{1,18}", re.ASCII)
+_USERS = re.compile(r"\s*\{(\d{1,18}-?)*\}\s*", re.ASCII)
+OPTIONAL = ("actual_peak_memory", "file_name", "line_num", "last_user_task", "node_name", "pool_type", "producer_task", "stream_id",
+            "task_name", "type", "user_tasks", STACK)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +105,23 @@ def _number(text: str) -> int | None:
     return min(value, NEVER) if value >= -1 else None
 
 
+def misspelt(names: Iterable[str]) -> dict[str, str]:
+    """Columns that are one letter from a known one that is absent, and that one: a damaged letter must not lose it unsaid."""
+    given = set(names)
+    absent = [name for name in OPTIONAL if name not in given]
+    return {
+        name: known
+        for name in sorted(given.difference(OPTIONAL))
+        for known in absent
+        if len(name) == len(known) and sum(map(ne, name, known)) == 1
+    }
+
+
 def users(texts: list[str]) -> tuple[pd.Series, pd.Series]:
-    """How many tasks used each block, and the last of them, from texts such as "{12-15-}"; no text: not recorded."""
-    found = [[int(number) for number in _USERS.findall(text)] for text in texts]
-    counts = [len(tasks) if text.strip() else None for tasks, text in zip(found, texts, strict=True)]
+    """How many tasks used each block, and the last of them, from texts such as "{12-15-}"; another or no text: not recorded."""
+    found = [[int(number) for number in _USER.findall(text)] for text in texts]
+    counts = [len(tasks) if _USERS.fullmatch(text) else None for tasks, text in zip(found, texts, strict=True)]
+    found = [[] if count is None else tasks for tasks, count in zip(found, counts, strict=True)]
     last = [max(tasks) if tasks else None for tasks in found]
     return pd.Series(pd.array(counts, dtype="Int64")), pd.Series(pd.array(last, dtype="Int64"))
 

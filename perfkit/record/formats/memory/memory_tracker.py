@@ -26,6 +26,7 @@ from perfkit.record.formats.memory._tracker_text import (
     STACK,
     TASK_HEAD,
     Lines,
+    misspelt,
     numbers,
     read_lines,
     text_or_none,
@@ -79,7 +80,11 @@ def _read_rank(rank: int, file: File, tasks: File | None, sink: Sink) -> None:
     whole = len(sink.dropped)
     found: list[pd.DataFrame] = []
     try:
-        found += [_add_blocks(rank, lines, file, sink) for lines in read_lines(file, BLOCK_REQUIRED)]
+        for lines in read_lines(file, BLOCK_REQUIRED):
+            if not found:
+                for name, known in misspelt(lines.columns).items():
+                    sink.drop(f"column {name!r}, nearly {known!r}, which is missing", 1, file)
+            found.append(_add_blocks(rank, lines, file, sink))
     except InputError as error:
         sink.drop("; ".join(error.problems), 1, file)
     blocks = pd.concat(found, ignore_index=True) if found else pd.DataFrame()
@@ -119,7 +124,10 @@ def _add_blocks(rank: int, lines: Lines, file: File, sink: Sink) -> pd.DataFrame
     end = end.mask((within | (end < 0) | (end >= NEVER)).fillna(False).astype(bool))
     reversed_ = (end < start).fillna(False).astype(bool)
     sink.drop("block released before it was allocated", int(reversed_.sum()), file)
-    num_uses, last_use = users(cells.get("user_tasks", nothing))
+    used_by = cells.get("user_tasks", nothing)
+    num_uses, last_use = users(used_by)
+    unread = num_uses.isna().to_numpy() & np.array([bool(text.strip()) for text in used_by], dtype=bool)
+    sink.drop("user_tasks: not a list of tasks such as {12-15}", int(unread.sum()), file)
     if "last_user_task" in cells:
         last = numbers(cells["last_user_task"])
         last_use = last_use.fillna(last.mask((last < 0).fillna(False).astype(bool)))
