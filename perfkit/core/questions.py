@@ -45,7 +45,9 @@ class Questions:
     def waiting(self, *, step: int | None = None) -> pd.DataFrame:
         """Who waits and who is waited for: one row a rank, the rank that others wait for longest first.
 
-        Columns: `rank`, `wait_ns` (its own), `caused_ns` (what its peers waited for it), `times_last`, `operations`.
+        Columns: `rank`, `wait_ns` (its own), `transfer_ns` (data moved), `other_ns`, `total_ns` (the three together), `wait_ratio`
+        (of the first two together), `caused_ns` (what its peers waited for it), `times_last`, `operations`, `num_steps` (with
+        communication), `late` (how it is known that the others wait for it; null for those that nobody waits for).
         """
         return _answer("waiting", self, step=step)
 

@@ -12,7 +12,7 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.questions import nearest
 from perfkit.core.run import Run
 from perfkit.core.schema import TABLES
-from perfkit.explain import chrome_trace, memory_use
+from perfkit.explain import chrome_trace, communication, memory_use
 from perfkit.explain import collectives as meetings
 from perfkit.explain import copies as moved
 from perfkit.explain import critical_path as paths
@@ -58,7 +58,12 @@ def collectives(run: Run, *, step: int | None = None) -> pd.DataFrame:
 
 def waiting(run: Run, *, step: int | None = None) -> pd.DataFrame:
     """Who waits for whom; see `Run.waiting`."""
-    return Answer(meetings.waiting(causal_graph(run).members(steps=_steps(run, step))))
+    members = causal_graph(run).members(steps=_steps(run, step))
+    late = communication.late_rank(members)
+    table = communication.waiting_by_rank(members).assign(num_steps=communication.num_steps(members), late=None)
+    if late is not None:
+        table.loc[table["rank"] == late[0], "late"] = str(late[1])
+    return Answer(table)
 
 
 def idle(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:

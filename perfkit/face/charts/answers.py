@@ -57,7 +57,7 @@ def _kernels(rows: pd.DataFrame) -> Any:
 
 
 def _collectives(rows: pd.DataFrame) -> Any:
-    points = communication.size_rows(pd.DataFrame(rows).rename(columns={"latest_rank": "rank"}).fillna({"rank": -1}))
+    points = communication.size_rows(rows)
     if points["calls"]:
         return communication.size_time(points)
     late = rows.assign(label=rows["name"].astype("object") + " of " + rows["group"].astype("object").fillna("all"))
@@ -65,20 +65,9 @@ def _collectives(rows: pd.DataFrame) -> Any:
 
 
 def _waiting(rows: pd.DataFrame) -> Any:
-    shown = rows.sort_values("rank").dropna(subset=["wait_ns"]).head(theme.MAX_MARKS)
-    spent = [
-        {"rank": int(rank), "part": "waiting", "ms": int(wait) / NS_PER_MS, "order": 0}
-        for rank, wait in shown[["rank", "wait_ns"]].itertuples(index=False)
-    ]
-    first = rows.sort_values("caused_ns", ascending=False).iloc[0]
-    height = sum(
-        int(wait) / NS_PER_MS for rank, wait in shown[["rank", "wait_ns"]].itertuples(index=False) if rank == first["rank"]
-    )
-    latest = []
-    if not pd.isna(first["caused_ns"]) and first["caused_ns"]:
-        why = f"it comes last in {int(first['times_last'])} of {int(first['operations'])} operations"
-        latest = [{"rank": int(first["rank"]), "ms": height, "why": why}]
-    return communication.wait_bars({"spent": spent, "latest": latest}, title="waiting in collectives (ms)")
+    late = [(int(rank), str(why)) for rank, why in rows[["rank", "late"]].dropna().itertuples(index=False)]
+    bars = communication.wait_rows(rows, late[0] if late else None, num_steps=int(rows["num_steps"].iloc[0]))
+    return communication.wait_bars(bars)
 
 
 def _memory(rows: pd.DataFrame) -> Any:

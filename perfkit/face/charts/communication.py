@@ -74,7 +74,7 @@ def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") ->
 def size_time(rows: Rows) -> alt.LayerChart:
     """Draw every collective by its size and time, both logarithmic, with the line latency + size / bandwidth of its operation.
 
-    `rows` has "calls" (`bytes`, `us`, `operation`, `rank`, `name`) and "model" (`bytes`, `us`, `operation`).
+    `rows` has "calls" (`bytes`, `us`, `operation`, `ranks` in its group, `name`) and "model" (`bytes`, `us`, `operation`).
     """
     x = alt.X("bytes:Q", title="size (bytes)", scale=alt.Scale(type="log", nice=False, padding=12), axis=alt.Axis(format="~s"))
     y = alt.Y("us:Q", title="time (µs)", scale=alt.Scale(type="log", nice=False, padding=12), axis=alt.Axis(format="~s"))
@@ -89,7 +89,7 @@ def size_time(rows: Rows) -> alt.LayerChart:
             shape=alt.Shape("operation:N", title=None),
             tooltip=[
                 alt.Tooltip("operation:N"),
-                alt.Tooltip("rank:O"),
+                alt.Tooltip("ranks:O"),
                 alt.Tooltip("name:N"),
                 theme.tooltip("bytes", "count"),
                 theme.tooltip("us", "ns"),
@@ -100,16 +100,16 @@ def size_time(rows: Rows) -> alt.LayerChart:
     return theme.with_rows(alt.LayerChart(layer=[points, lines], width="container", height=280), rows)
 
 
-def size_rows(members: pd.DataFrame) -> Rows:
-    """The data sets of `size_time` from `bytes`, `transfer_ns`, `operation`, `rank` and `name`; those without a size go."""
-    known = members[(members["bytes"].fillna(0) > 0) & (members["transfer_ns"].fillna(0) > 0)]
+def size_rows(operations: pd.DataFrame) -> Rows:
+    """The data sets of `size_time` from rows of `Run.collectives`; those without a size go."""
+    known = operations[(operations["bytes"].fillna(0) > 0) & (operations["transfer_ns"].fillna(0) > 0)]
     every = max(1, -(-len(known) // (theme.MAX_MARKS - 100)))
     calls = [
         {
             "bytes": int(row["bytes"]),
             "us": int(row["transfer_ns"]) / 1e3,
             "operation": str(row["operation"]),
-            "rank": int(row["rank"]),
+            "ranks": None if pd.isna(row["group_size"]) else int(row["group_size"]),
             "name": str(row["name"]),
         }
         for row in known.iloc[::every].to_dict("records")

@@ -87,6 +87,20 @@ def test_memory_is_drawn_as_the_page_of_memory_draws_it():
     assert _structure(answer.plot()) == _structure(page.chart)
 
 
+@pytest.mark.parametrize("sample", ["dlrm_8xV100", "torch_npu_pp2dp2"])
+def test_waiting_is_drawn_as_the_page_of_communication_draws_it(sample: str):
+    (page,) = run_page("13_communication", path=TRACES / sample)["who_waits_for_whom"].wait().charts.values()
+    assert load(TRACES / sample).waiting().plot().to_dict() == page.chart.to_dict()
+
+
+@pytest.mark.parametrize("sample", ["cluster_db", "torch_npu_pp2dp2"])
+def test_sizes_of_collectives_are_drawn_as_the_page_of_communication_draws_them(sample: str):
+    (page,) = run_page("13_communication", path=TRACES / sample)["how_size_costs_time"].wait().charts.values()
+    drawn = load(TRACES / sample).collectives().plot().to_dict()
+    assert drawn["datasets"]["calls"]
+    assert drawn == page.chart.to_dict()
+
+
 def _plain(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
     names = ("name", "core", "count", "total_ms", "place")
     return sorted((*(row[name] for name in names[:2]), *(round(float(str(row[name])), 9) for name in names[2:4])) for row in rows)
