@@ -92,16 +92,21 @@ _CALLED: Mapping[str, str] = MappingProxyType(
         "against_stage_ratio": "against the stage's median",
         "bound_ns": "bound in the mean step",
         "caused_ns": "others waited for it",
+        "exchanged_ratio": "exchanged over the mean",
         "fastest_ratio": "fastest in draws",
+        "full_ratio": "share of full",
         "high_step_time_s": "80 % to",
         "low_step_time_s": "80 % from",
         "gain_ratio": "speed-up without it",
         "linearity": "linearity",
+        "matmul_ratio": "matmul over the mean",
         "inside_ns": "in the range",
         "largest_interval_ns": "largest mean interval",
         "median_s": "median time",
         "overlapped_ns": "hidden communication",
         "pipeline_stage": "stage",
+        "tokens_ratio": "tokens over the mean",
+        "wait_ratio": "share of waiting",
     }
 )
 """What a name is called that is nothing but its unit, or whose words say too little beside a number."""

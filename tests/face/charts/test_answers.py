@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import altair as alt
 import pandas as pd
 import pytest
 
+from perfkit.core import quantity
 from perfkit.core.answer import Answer
 from perfkit.core.errors import InputError
 from perfkit.core.questions import ASKED
@@ -52,6 +54,12 @@ def test_an_answer_is_drawn_with_its_rows(runs, sample, question):
     marks = max(len(rows) for rows in drawn.values())
     assert 0 < marks <= theme.MAX_MARKS
     assert not any(pd.isna(value) for rows in drawn.values() for row in rows for value in row.values())
+
+
+@pytest.mark.parametrize(("sample", "question"), [(sample, name) for sample, names in SAMPLES.items() for name in names])
+def test_no_two_columns_of_an_answer_have_one_title(runs, sample, question):
+    titles = Counter(quantity.label(str(name)) for name in getattr(runs[sample], question)().columns)
+    assert max(titles.values()) == 1, titles.most_common(1)
 
 
 def test_added_and_removed_names_are_drawn():
