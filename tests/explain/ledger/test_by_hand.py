@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perfkit.core.clock import Clock
 from perfkit.explain.ledger import _late, _rank, _stated, _usual, causes, ledger
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import US, run_of
@@ -236,3 +237,31 @@ def test_behind_the_optimizer_is_what_is_computed_behind_its_last_kernel():
     computing = np.array(["computing"] * 4, dtype=object)
     assert _rank._behind(begin, begin + 10, because, computing).tolist() == [False, False, False, True]
     assert not _rank._behind(begin, begin + 10, np.where(begin == 30, "work/product", because), computing).any()
+
+
+@pytest.mark.parametrize(("offset_ns", "drift"), [(0, 0.0), (5_000_000, 0.0), (-3_000_000, 1e-5), (7_000, -2e-4)])
+def test_a_moment_of_the_common_clock_on_that_of_a_rank_is_that_moment_on_the_common_one(offset_ns: int, drift: float):
+    """Minutes after the moment at which the clock was read, where the gain of a clock is many times its last digit."""
+    clock = Clock(0, offset_ns, drift, at_ns=10**9, residual_ns=0, uncertainty_ns=0, num_matches=9)
+    common = np.arange(10**9, 200 * 10**9, 7 * 10**9)
+    own = _rank.own_moments(common, clock)
+    assert np.abs(own - (common + offset_ns + drift * (common - 10**9))).max() <= abs(drift) ** 2 * 200e9 + 1
+    assert np.abs(clock.common_ns(own) - common).max() <= abs(drift) ** 2 * 200e9 + 1
+
+
+def test_a_kernel_is_what_its_type_says_or_else_its_name_and_on_the_host_processor_if_its_core_is():
+    """Eight kernels of 10 us, two of them without a core."""
+    types = ["MatMul", "Fused", "Fused", "FlashAttentionScore", "MatMul", "MatMul", "Add", "MatMul"]
+    names = ["a", "flash_attention", "b", "MatMul", "c", "d", "MatMul", "e"]
+    cores = ["AI_CORE", "AI_CORE", "AI_CORE", "AI_CORE", "AI_CPU", "aicpu", None, None]
+    sink = Sink()
+    sink.add("steps", rank=0, step=1, start_ns=0, duration_ns=80 * US)
+    sink.add(
+        "kernels", rank=0, step=1, name=names, type=types, core=cores, kind="computing", stream="0",
+        start_ns=[10 * US * at for at in range(8)], duration_ns=10 * US,
+    )  # fmt: skip
+    entries = ledger(run_of(sink)).entries
+    told = [causes.kind_of(name) for name in ("MatMul", "flash_attention", "b", "FlashAttentionScore")]
+    told += [causes.AI_CPU, causes.AI_CPU, causes.kind_of("MatMul"), causes.kind_of("MatMul")]
+    found = entries.groupby("cause")["ns"].sum() // (10 * US)
+    assert found.to_dict() == {cause: told.count(cause) for cause in told}
