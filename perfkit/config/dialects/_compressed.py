@@ -28,6 +28,7 @@ def compressed_fields(config: Section, layers: int, further: int = 0) -> dict[st
     for implied in ("experimental_attention_variant", "use_g2_attention", "kv_compress", "enable_dsa_indexer", "qk_rope_head_dim"):
         config.raw(implied)
     found: dict[str, Any] = {"residual_streams": streams} if streams > 1 and mixed else {}
+    config.asked(*RATIOS, *WINDOW[:-1], *GROUPS)  # without the others they decide nothing
     if not config.has(*TOP_K) and not config.has(*RANK):
         return found
     index = {

@@ -26,6 +26,9 @@ MEANING = {
 """Switches without a value, by option name."""
 UNCOUNTED = {
     "state-space layers": ("hybrid_layer_pattern", "hybrid_override_pattern", "hybrid_attention_ratio", "is_hybrid_model"),
+    "an encoder beside its decoder": ("decoder_num_layers",),
+    "layers of several sizes": ("heterogeneous_layers_config_path", "heterogeneous_layers_config_encoded_json"),
+    "retrieved text beside its own": ("retro_add_retriever",),
 }
 """What a model has that no part of a plan counts, by the options that say so."""
 

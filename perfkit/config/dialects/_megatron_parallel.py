@@ -17,6 +17,7 @@ def read_sharing(options: Section, sizes: Mapping[str, int]) -> dict[str, Any]:
     replicas = sizes["data_parallel_size"] * sizes["context_parallel_size"]
     copies = options.positive_int("num_distributed_optimizer_instances", default=1)
     strategy = options.word("data_parallel_sharding_strategy", default="", allowed=("", "no_shard", *SHARDED))
+    options.asked("use_megatron_fsdp", "use_custom_fsdp")  # without a strategy they share nothing
     if replicas % copies:
         options.reading.problem("num_distributed_optimizer_instances", f"{copies} does not divide {replicas} replicas")
         copies = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from math import lcm
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ from perfkit.core.spec.plan import Plan, uneven
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
+OF_EXPERTS = """moe_ffn_hidden_size moe_intermediate_size moe_router_topk moe_shared_expert_intermediate_size n_shared_experts
+    num_shared_experts moe_shared_expert_gate moe_expert_capacity_factor moe_router_enable_expert_bias moe_layer_freq
+    first_k_dense_replace"""
+"""Options that say something of experts alone, and nothing where there are none."""
+OF_LATENTS = ("q_lora_rank", "kv_lora_rank")
 TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "nemotron_2_256k.model": 256000}
 """Vocabularies by the type of a tokenizer, or by the name of its file."""
 
@@ -82,7 +88,7 @@ def plan_of(options: Section, variables: Mapping[str, str], annotated: Callable[
 
 def _sizes(options: Section) -> dict[str, Any]:
     return {
-        "tensor_parallel_size": options.positive_int("tensor_model_parallel_size", default=1),
+        "tensor_parallel_size": options.positive_int("tensor_model_parallel_size", "model_parallel_size", default=1),
         "pipeline_parallel_size": options.positive_int("pipeline_model_parallel_size", default=1),
         "context_parallel_size": options.positive_int("context_parallel_size", default=1),
         "expert_parallel_size": options.positive_int("expert_model_parallel_size", default=1),
@@ -96,8 +102,9 @@ def _data_parallel(options: Section, variables: Mapping[str, str], sizes: Mappin
     one = sizes["tensor_parallel_size"] * sizes["pipeline_parallel_size"] * sizes["context_parallel_size"]
     if devices is None:
         experts = sizes["expert_parallel_size"] * (sizes["expert_tensor_parallel_size"] or sizes["tensor_parallel_size"])
-        replicas = -(-experts // (one // sizes["pipeline_parallel_size"]))
-        fewest = "" if replicas == 1 else "; the fewest with room for its groups of experts are taken"
+        copies = options.positive_int("num_distributed_optimizer_instances", default=1)
+        replicas = lcm(-(-experts // (one // sizes["pipeline_parallel_size"])), copies)
+        fewest = "" if replicas == 1 else "; the fewest with room for its groups are taken"
         options.reading.default("data_parallel_size", f"{replicas}: the file does not say how many devices are used{fewest}")
         return replicas
     if devices % one:
@@ -129,7 +136,7 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
     grouped = options.flag("group_query_attention", default=False)
     groups = options.positive_int("num_query_groups", default=1)
     gated = options.flag("swiglu", default=False)
-    ffn = options.positive_int("ffn_hidden_size", default=int(8 * h / 3 / 64) * 64 or 64 if gated else 4 * h)
+    ffn = options.positive_int("ffn_hidden_size", default=_usual_ffn(options, h) if gated else 4 * h)
     norm = options.word("normalization", default="LayerNorm", allowed=("LayerNorm", "RMSNorm"))
     nope = options.positive_int("qk_head_dim", "qk_nope_head_dim", default=128)
     rope = options.positive_int("qk_pos_emb_head_dim", "qk_rope_head_dim", default=64)
@@ -137,7 +144,8 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
     value = options.positive_int("v_head_dim", default=128)
     value = nope if mindspeed else value
     head = options.positive_int("kv_channels", default=max(1, h // heads))
-    layers = _required(options, "num_layers")
+    options.asked(*OF_LATENTS, "multiple_of", "hidden_dim_multiplier")
+    layers = _required(options, "num_layers", "encoder_num_layers")
     vocab = _vocabulary(options, sizes["tensor_parallel_size"], catalog.model_of_sizes(layers, h, heads, ffn), gated=gated)
     packed = compressed_fields(options, layers)
     return options.reading.build(
@@ -170,6 +178,13 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
             },
         )
     )
+
+
+def _usual_ffn(options: Section, hidden_size: int) -> int:
+    """The width of a gated feed-forward that the file does not state: Megatron's own, or FlagScale's next multiple."""
+    unit, width = options.integer("multiple_of", default=0), int(8 * hidden_size / 3)
+    wider = int(width * options.number("hidden_dim_multiplier", default=1.0))
+    return -(-wider // unit) * unit if unit else width // 64 * 64 or 64
 
 
 def _windows(options: Section, num_layers: int) -> dict[str, Any]:
@@ -207,6 +222,7 @@ def _windows(options: Section, num_layers: int) -> dict[str, Any]:
 def _experts(options: Section, ffn: int, num_layers: int) -> dict[str, Any]:
     num_experts = options.integer("num_experts", default=0)
     if not num_experts:
+        options.asked(*OF_EXPERTS.split())
         return {}
     shared = options.integer("moe_shared_expert_intermediate_size", default=0)
     width = options.positive_int("moe_ffn_hidden_size", "moe_intermediate_size", default=ffn)
@@ -285,7 +301,8 @@ def _vocabulary(options: Section, tensor_parallel_size: int, alike: ModelSpec | 
     if not size and alike is not None and alike.gated_ffn == gated:
         tokenizer, size = f"the catalogue's {alike.name}, which has these sizes", alike.vocab_size
     if not size:
-        options.missing("vocab_size", "a whole number, or a tokenizer of known size,")
+        if not options.has("vocab_size"):  # else its own reader tells what is wrong with it
+            options.missing("vocab_size", "a whole number, or a tokenizer of known size,")
         return 1
     if not options.has("vocab_size"):
         options.reading.default("vocab_size", f"{size}, of {tokenizer}")
@@ -297,7 +314,7 @@ def _vocabulary(options: Section, tensor_parallel_size: int, alike: ModelSpec | 
 
 def _workload(options: Section, data_parallel_size: int) -> Workload | None:
     seq_length = _required(options, "seq_length", "encoder_seq_length")
-    micro = _required(options, "micro_batch_size")
+    micro = _required(options, "micro_batch_size", "batch_size")
     halves = [name for flag, name in (("fp16", "float16"), ("bf16", "bfloat16")) if options.flag(flag, default=False)]
     batch = options.positive_int("global_batch_size", default=micro * data_parallel_size)
     return options.reading.build(

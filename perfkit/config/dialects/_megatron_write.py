@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.config.dialects._args_edit import edit_json, edit_script, find, option_text, set_variable, value_text
-from perfkit.config.dialects.args import ENVIRONMENT, OPTIONS, TESTED, parse
+from perfkit.config.dialects.args import ENVIRONMENT, OPTIONS, TESTED, in_groups, parse, places
 from perfkit.config.dialects.dialect import Changes, Document
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.dialects.splice import splice
 
 DEVICES_PER_NODE = 8
 GROUPS = {"MODEL_ARGS": "num_layers", "TRAINING_ARGS": "seq_length", "PARALLEL_ARGS": "tensor_model_parallel_size"}
+SYSTEM = "system"
 HEADER = "#!/bin/bash\n# Model, parallel and recompute options; data, tokenizer, learning rate and logging are still to be added.\n"
 
 
@@ -27,6 +28,11 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
         given: dict[tuple[str, ...], Any] = {} if devices is None else {(ENVIRONMENT, "WORLD_SIZE"): devices}
         given |= {(OPTIONS, "--" + name.replace("_", "-")): value for name, value in options.items()}
         return splice(text, document.name, given)
+    if in_groups(text):
+        where = places(text, document.name)
+        given = {where.get(name, (SYSTEM, name)): value for name, value in options.items()}
+        text, more = splice(text, document.name, given)
+        return text, (*more, *([] if devices is None else ["the number of devices stands in the list of hosts, not in this file"]))
     text, notes = edit_script(text, options, FLAGS, LISTS, _lines)
     if devices is not None:
         text = _with_devices(text, devices, notes)

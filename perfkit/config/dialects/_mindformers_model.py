@@ -14,7 +14,22 @@ LAYERS, HEADS = ("num_layers", "num_hidden_layers", "n_layer"), ("num_heads", "n
 KEY_VALUE_HEADS, VOCABULARY = ("n_kv_heads", "num_key_value_heads", "num_query_groups"), ("vocab_size", "padded_vocab_size")
 FURTHER = ("mtp_depth", "mtp_num_layers", "num_nextn_predict_layers")
 """Names of the number of layers that predict further tokens; `offset` places them with the others."""
-EXPERTS = ("n_routed_experts", "num_experts", "num_moe_experts")
+CHOSEN, EXPERT_WIDTH = (
+    ("num_experts_per_tok", "num_experts_chosen", "moe_router_topk"),
+    ("moe_intermediate_size", "moe_ffn_hidden_size"),
+)
+EXPERTS = ("n_routed_experts", "num_experts", "num_moe_experts", "expert_num")
+OF_EXPERTS = (
+    *CHOSEN,
+    *EXPERT_WIDTH,
+    "n_shared_experts",
+    "shared_expert_num",
+    "moe_shared_expert_intermediate_size",
+    "use_shared_expert_gating",
+    "first_k_dense_replace",
+    "balance_via_topk_bias",
+    "moe_router_enable_expert_bias",
+)
 GPT_LIKE = {"GPT2Config": 1024, "PanguAlphaConfig": 1024, "BloomConfig": 0}  # learned positions unless the file says
 GLM_LIKE = ("ChatGLM2Config", "YiZhaoConfig")
 BIASED_QKV = ("QwenConfig",)
@@ -83,8 +98,8 @@ def _llama(config: Section, kind: str) -> ModelSpec | None:
     h, heads = _required(config, "hidden_size"), _required(config, *HEADS)
     latent = config.integer("kv_lora_rank", default=0)
     groups = config.positive_int(*KEY_VALUE_HEADS, default=heads)
-    value_head, nope_head = config.integer("v_head_dim", default=0), config.integer("qk_nope_head_dim", default=0)
-    rope_head = config.integer("qk_rope_head_dim", default=0)
+    value_head, nope_head = config.integer("v_head_dim", default=0), config.integer("qk_nope_head_dim", "qk_head_dim", default=0)
+    rope_head = config.integer("qk_rope_head_dim", "qk_pos_emb_head_dim", default=0)
     tied = config.flag("tie_word_embeddings", default=False)
     untied = config.flag("untie_embeddings_and_output_weights", default=False)
     if kind in UNCOUNTED_BIASES:
@@ -162,14 +177,15 @@ def _gpt(config: Section, kind: str) -> ModelSpec | None:
 
 def _with_experts(shape: ModelSpec, config: Section, experts: Section) -> ModelSpec:
     num_experts = experts.integer("expert_num", default=0) or config.integer(*EXPERTS, default=0)
-    if num_experts <= 1:
-        config.reading.used |= {experts.path(str(key)) for key in experts.values}  # without experts they decide nothing
+    if num_experts <= 1:  # without experts what is said of them decides nothing
+        experts.asked(*map(str, experts.values))
+        config.asked(*OF_EXPERTS)
         return shape
-    width = experts.integer("moe_intermediate_size", default=0) or config.integer("moe_intermediate_size", default=0)
+    width = experts.integer("moe_intermediate_size", default=0) or config.integer(*EXPERT_WIDTH, default=0)
     width = width or shape.ffn_hidden_size
     shared = experts.integer("shared_expert_num", default=0) or config.integer("n_shared_experts", "shared_expert_num", default=0)
     wide = config.integer("moe_shared_expert_intermediate_size", default=0)  # of all shared experts together
-    chosen = experts.integer("num_experts_chosen", default=0) or config.integer("num_experts_per_tok", default=1)
+    chosen = experts.integer("num_experts_chosen", default=0) or config.integer(*CHOSEN, default=1)
     apart = bool(shared) and wide not in (0, shared * width)
     return replace(
         shape,

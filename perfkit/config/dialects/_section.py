@@ -127,6 +127,10 @@ class Section:
         found = self.has(*keys)
         return self.values[found] if found else None
 
+    def asked(self, *keys: str) -> None:
+        """Take keys as read that decide nothing beside the others of the file."""
+        self.reading.used.update(self.path(key) for key in keys)
+
     def positive_int(self, *keys: str, default: int) -> int:
         """A whole number of at least 1."""
         return self.integer(*keys, default=default, low=1)

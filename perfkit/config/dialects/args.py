@@ -1,4 +1,4 @@
-"""Command-line options out of a launch script, a flat list of arguments, JSON or a section of YAML; nothing is executed.
+"""Command-line options out of a launch script, a flat list of arguments, JSON or sections of YAML; nothing is executed.
 
 A script is followed as a shell would (`_shell.py`), and every `--name value...` that reaches a command counts. In a file without a
 command, such as one that others source, every option counts that stands in a variable.
@@ -17,12 +17,15 @@ from typing import Any
 from perfkit.config.dialects import yaml
 from perfkit.config.dialects._shell import END, Placed, Shell
 from perfkit.config.dialects._shell_words import expanded, is_known
+from perfkit.config.dialects.key_effects import leaves
 from perfkit.core.errors import InputError
 
 MAX_DEPTH = 10
 OPTIONS, ENVIRONMENT = "MODEL_ARGS", "ENV_VARS"
 TESTED = re.compile(rf"^{OPTIONS}[ \t]*:[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
 """The section of options in the YAML of Megatron's own tests (`tests/functional_tests/test_cases/*/*/model_config.yaml`)."""
+GROUPED = tuple(re.compile(rf"^{group}[ \t]*:[ \t]*(?:#[^\n]*)?$", re.MULTILINE) for group in ("system", "model"))
+"""The groups of FlagScale's YAML (`conf/train/*.yaml`), whose runner makes an option of everything in them."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,8 @@ def parse(text: str, name: str, flags: frozenset[str], lists: frozenset[str], pa
         return _from_json(text, name, flags, lists)
     if TESTED.search(text):
         return _from_yaml(text, name, lists)
+    if in_groups(text):
+        return _from_groups(text, name, lists)
     shell = Shell()
     try:
         shell.run(text, name, path)
@@ -100,11 +105,38 @@ def _from_yaml(text: str, name: str, lists: frozenset[str]) -> Arguments:
     arguments = Arguments(variables={str(key): str(value) for key, value in variables.items()}, repeated=list(parsed.duplicates))
     for key, value in options.items():
         if value is not None and value is not False:
-            # A shell reads the values, so that bars and brackets stand behind backslashes.
-            plain = _typed(value.replace("\\", "")) if isinstance(value, str) else value
-            listed = str(key).lstrip("-").replace("-", "_") in lists and not isinstance(plain, list)
-            arguments.add(str(key), str(plain).split() if listed else plain, parsed.lines.get(f"{OPTIONS}.{key}"))
+            arguments.add(str(key), _given(str(key), value, lists), parsed.lines.get(f"{OPTIONS}.{key}"))
     return arguments
+
+
+def in_groups(text: str) -> bool:
+    """Whether a text is YAML that holds options in groups, by their names alone."""
+    return all(group.search(text) for group in GROUPED)
+
+
+def _from_groups(text: str, name: str, lists: frozenset[str]) -> Arguments:
+    parsed = yaml.parse(text, name)
+    arguments = Arguments(repeated=list(parsed.duplicates))
+    for path, value in leaves(parsed.values):
+        if value is not None and value is not False and value != {}:
+            option = path.rpartition(".")[2]
+            arguments.add(option, _given(option, value, lists), parsed.lines.get(path))
+    return arguments
+
+
+def places(text: str, name: str) -> dict[str, tuple[str, ...]]:
+    """The key path of every option of a text in groups."""
+    return {path.rpartition(".")[2].replace("-", "_"): tuple(path.split(".")) for path, _ in leaves(yaml.parse(text, name).values)}
+
+
+def _given(option: str, value: Any, lists: frozenset[str]) -> Any:
+    """A value of YAML as an option has it: numbers that YAML takes for texts, such as 1e-5, and words of a list."""
+    if isinstance(value, str):
+        # Shells read these values, so that bars and brackets stand behind backslashes, or a list in brackets.
+        plain = value.replace("\\", "")
+        bracketed = re.fullmatch(r"\[([\w\s]*)\]", plain)
+        value = (bracketed[1] if bracketed else plain).split() if option.lstrip("-").replace("-", "_") in lists else _typed(plain)
+    return value
 
 
 def _collected(flat: list[Placed], variables: Mapping[str, str], flags: frozenset[str], lists: frozenset[str]) -> Arguments:

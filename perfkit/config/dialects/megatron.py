@@ -1,4 +1,4 @@
-"""Megatron-LM and MindSpeed arguments: a launch script, a flat list of arguments, or JSON."""
+"""Megatron-LM and MindSpeed arguments: a launch script, a flat list of arguments, JSON, or groups of YAML (FlagScale)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perfkit.config.dialects._megatron_plan import plan_of
 from perfkit.config.dialects._megatron_settings import settings
 from perfkit.config.dialects._megatron_write import edit, new
 from perfkit.config.dialects._section import Reading, Section
-from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.args import in_groups, parse
 from perfkit.config.dialects.dialect import Dialect, Document, Parsed
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.core.errors import InputError
@@ -20,8 +20,8 @@ LIBRARY = re.compile(r"\"(?:model_type|architectures|transformers_version)\"\s*:
 
 
 def detect(document: Document) -> bool:
-    """Whether the text has one of Megatron's size options."""
-    return OPTION.search(document.text) is not None and LIBRARY.search(document.text) is None
+    """Whether the text has one of Megatron's size options, or holds them in groups of YAML."""
+    return in_groups(document.text) or (OPTION.search(document.text) is not None and LIBRARY.search(document.text) is None)
 
 
 def read(document: Document) -> Plan:

@@ -125,6 +125,7 @@ def recompute_plan(options: Section, layers: Counts) -> RecomputePlan:
 def _by_granularity(options: Section, layers: Counts) -> RecomputePlan:
     selective = "selective" if options.flag("recompute_activations", default=False) else ""
     kind = options.word("recompute_granularity", default=selective, allowed=("full", "selective"))
+    options.asked("recompute_modules", "recompute_method", "recompute_num_layers")
     if kind == "full":
         return _full(options, layers)
     if options.flag("checkpoint_activations", default=False):  # of Megatron-DeepSpeed

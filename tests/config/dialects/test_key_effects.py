@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from perfkit.config.dialects import read_config
+from perfkit.config.dialects._args_edit import edit_json
+from perfkit.config.dialects._toml_splice import splice as toml_splice
+from perfkit.config.dialects._yaml_values import nested
 from perfkit.config.dialects.key_effects import leaves, left_over, reason_of
+from perfkit.config.dialects.read import read_text
+from perfkit.config.dialects.splice import splice
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.predict.limits import assumed
@@ -22,6 +28,7 @@ SAMPLES = sorted(
         DATA / "megatron_bridge",
         DATA / "today",
         DATA / "others",
+        DATA / "flagscale",
         DATA / "splice",
     )
     for path in folder.rglob("*")
@@ -95,6 +102,8 @@ HARMLESS = [
     "transformer_layer_spec",
     "persist_layer_norm",
     "num_layers_at_",
+    "log_num_zeros",
+    "router_num_groups",
 ]
 """Names with these parts that were looked at one by one and decide less than 1 %."""
 
@@ -127,3 +136,50 @@ def test_a_switch_that_is_off_is_not_named():
     assert left_over("megatron", {"swap_optimizer": False, "mtp_mem_efficient_logits": False}, ()).unread == ()
     assert left_over("megatron", {"mtp_mem_efficient_logits": True}, ()).unread[0][0] == "mtp_mem_efficient_logits"
     assert left_over("mindformers", {"context": {"mode": 1}}, ()).unread[0][0] == "context.mode"
+
+
+OPTIONS = json.loads((DATA / "options.json").read_text(encoding="utf-8"))
+"""What the programs' own sources declare: every option and field, by dialect and group."""
+
+
+def document_with(dialect: str, key: str):
+    """The document of a sample in which a key has a value of no sense; None where its reader tells that it has none."""
+    path = tuple(key.split("."))
+    if dialect == "megatron":
+        text, _ = edit_json(
+            json.dumps(
+                {
+                    "num_layers": 8,
+                    "hidden_size": 512,
+                    "num_attention_heads": 8,
+                    "vocab_size": 999,
+                    "seq_length": 512,
+                    "micro_batch_size": 1,
+                }
+            ),
+            {key: "x"},
+            (),
+        )
+        name = "options.json"
+    elif dialect == "torchtitan":
+        name = "deepseek_v3_671b.toml"
+        text = toml_splice((DATA / "torchtitan" / name).read_text(encoding="utf-8"), name, {path: "x"})
+    else:
+        sample = {
+            "megatron-bridge": DATA / "megatron_bridge" / "llama3_8b.yaml",
+            "mindformers": data_folder() / "configs" / "pretrain_llama2_7b.yaml",
+        }[dialect]
+        name = sample.name
+        text, _ = splice(sample.read_text(encoding="utf-8"), name, {path: "x"})
+    try:
+        return read_text(text, name).document
+    except InputError:
+        return None
+
+
+@pytest.mark.parametrize("dialect", OPTIONS)
+def test_every_option_that_a_program_declares_is_read_or_without_effect_or_named(dialect):
+    keys = [f"{group}.{name}".lstrip(".") for group, names in OPTIONS[dialect].items() for name in names.split()]
+    open_keys = [key for key in keys if left_over(dialect, nested({tuple(key.split(".")): "x"}), ()).unknown]
+    documents = {key: document_with(dialect, key) for key in open_keys}
+    assert [key for key, document in documents.items() if document is not None and key in document.unknown] == []

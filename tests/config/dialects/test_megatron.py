@@ -12,6 +12,7 @@ import yaml
 
 from perfkit import read_config
 from perfkit.config.dialects import write_config
+from perfkit.config.dialects.key_effects import leaves
 from perfkit.config.dialects.read import read_text
 from perfkit.core.errors import InputError
 from perfkit.core.params import count_params
@@ -316,6 +317,63 @@ def test_the_yaml_of_megatrons_own_tests_is_changed_where_an_option_stands():
     assert "  --hidden-size: 6144" in written.text
     again = read_text(written.text, "again.yaml")
     assert (again.parallel.tensor_parallel_size, again.num_devices) == (4, 256)
+
+
+FLAGSCALE = OTHERS.parent / "flagscale"
+
+
+def test_options_in_groups_are_the_same_options_as_words():
+    """FlagScale makes an argument of everything in its groups, whatever group it stands in."""
+    plan = read_config(FLAGSCALE / "deepseek_v3_16b_a3b.yaml")
+    words = []
+    for key, value in leaves(yaml.safe_load((FLAGSCALE / "deepseek_v3_16b_a3b.yaml").read_text())):
+        name = f"--{key.rpartition('.')[2].replace('_', '-')}"
+        words += [name] if value is True else [] if value is False else [name, str(value)]
+    flat = read_text(shlex.join(words), "args.txt")
+    assert replace(flat, document=None) == replace(plan, document=None)
+    assert (plan.model.num_mtp_layers, plan.parallel.layers_per_stage, plan.model.num_dense_layers) == (1, ((13, 15),), 1)
+
+
+def test_options_in_groups_are_changed_where_they_stand():
+    plan = read_config(FLAGSCALE / "deepseek_v3_16b_a3b.yaml")
+    changed = replace(plan, workload=replace(plan.workload, micro_batch_size=2))
+    lines = [line for line in write_config(changed).diff().splitlines() if line[:1] in "+-" and line[:3] not in ("---", "+++")]
+    assert lines == ["-  micro_batch_size: 1", "+  micro_batch_size: 2"]
+
+
+@pytest.mark.parametrize(("multiplier", "ffn"), [(None, 11008), (1.3, 14336)])
+def test_a_width_that_flagscale_derives(multiplier, ffn):
+    text = (FLAGSCALE / "aquila_7b.yaml").read_text()
+    if multiplier:
+        text = text.replace("  multiple_of: 256", f"  multiple_of: 256\n  hidden_dim_multiplier: {multiplier}")
+    assert read_text(text, "7b.yaml").model.ffn_hidden_size == ffn
+
+
+def test_modules_in_brackets_are_a_list():
+    text = TESTED.read_text().replace(
+        "  --num-layers: 56", '  --recompute-granularity: selective\n  --recompute-modules: "[mlp core_attn]"\n  --num-layers: 56'
+    )
+    recompute = read_text(text, "modules.yaml").recompute
+    assert recompute.attention_core
+    assert recompute.operators
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        ("decoder-num-layers", "an encoder beside"),
+        ("heterogeneous-layers-config-path", "layers of several sizes"),
+        ("retro-add-retriever", "retrieved text"),
+    ],
+)
+def test_a_model_of_another_kind_is_refused_in_words(option, what):
+    with pytest.raises(InputError, match=what):
+        read({**SMALL, option: 4})
+
+
+def test_as_many_replicas_as_the_copies_of_the_optimizer_state_need():
+    plan = read({**SMALL, "use-distributed-optimizer": True, "num-distributed-optimizer-instances": 2})
+    assert (plan.parallel.data_parallel_size, plan.parallel.optimizer_shard_size) == (2, 1)
 
 
 def test_bars_and_brackets_behind_backslashes_are_a_layout():

@@ -426,3 +426,50 @@ def test_what_is_recomputed_does_not_wait_and_a_layer_that_is_not_there_is_refus
     assert swapping("[0, 1, 2, 3]", recompute="[3, 0]").recompute.swapped_layers == ((1, 0),)
     with pytest.raises(InputError, match="0 to 7"):
         swapping("[8]")
+
+
+ALIASES = [
+    ("qk_nope_head_dim", "qk_head_dim"),
+    ("qk_rope_head_dim", "qk_pos_emb_head_dim"),
+    ("moe_intermediate_size", "moe_ffn_hidden_size"),
+    ("num_experts_per_tok", "num_experts_chosen", "moe_router_topk"),
+    ("n_routed_experts", "expert_num", "num_experts", "num_moe_experts"),
+    ("num_nextn_predict_layers", "mtp_depth", "mtp_num_layers"),
+    ("num_attention_heads", "num_heads", "n_head"),
+    ("num_hidden_layers", "num_layers", "n_layer"),
+    ("intermediate_size", "ffn_hidden_size"),
+    ("n_shared_experts", "shared_expert_num"),
+]
+"""Names that the program takes for one another (`mindformers/parallel_core/transformer_config_utils.py`)."""
+
+
+LATENT = {
+    "hidden_size": 256,
+    "vocab_size": 1000,
+    "seq_length": 128,
+    "kv_lora_rank": 64,
+    "q_lora_rank": 96,
+    "v_head_dim": 32,
+    "qk_nope_head_dim": 48,
+    "qk_rope_head_dim": 16,
+    "moe_intermediate_size": 128,
+    "num_experts_per_tok": 3,
+    "n_routed_experts": 16,
+    "num_nextn_predict_layers": 1,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 6,
+    "intermediate_size": 640,
+    "n_shared_experts": 2,
+}
+
+
+@pytest.mark.parametrize(("name", "alias"), [(first, other) for first, *others in ALIASES for other in others])
+def test_a_size_may_have_any_of_its_names(name, alias):
+    plain, renamed = (
+        read_text(
+            yaml.safe_dump({"model": {"model_config": {key.get(size, size): value for size, value in LATENT.items()}}}), "a.yaml"
+        )
+        for key in ({}, {name: alias})
+    )
+    assert renamed.model == plain.model
+    assert renamed.document.unknown == ()

@@ -54,7 +54,7 @@ def test_what_libyaml_reads_the_loader_reads_the_same(seed):
             found = read_by(ours._loaders(cut)[0], cut)
             assert found is None or found == read_by(yaml.SafeLoader, cut), cut
             same += found is not None
-    assert same > 5
+    assert same > 2
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS[::6] if read_by(yaml.SafeLoader, text)])
