@@ -34,7 +34,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
     "waiting/kernels": ("slow-rank", "slow-operators", "jitter"),
     "waiting/experts": ("moe-imbalance",),
     "waiting/head": ("stage-imbalance",),
-    "waiting/filling": ("pipeline-bubble",),
+    "waiting/filling": ("micro-less-than-stages", "pipeline-bubble"),
     "waiting/stage load": ("stage-imbalance",),
     "waiting/another stage": ("stage-imbalance", "pipeline-bubble"),
     "waiting/slow link": ("slow-link",),

@@ -26,6 +26,7 @@ from perfkit.explain.diagnose.collecting import HOST_BY, KERNELS_BY
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.diagnose.thresholds import MIN_STEPS
 from perfkit.explain.ledger import Ledger, ledger
+from perfkit.explain.micro_batches import micro_batches
 from perfkit.record.events.graph import causal_graph
 
 ALL_UP_TO_RANKS = 64
@@ -312,15 +313,11 @@ class Case:
 
     @cached_property
     def num_micro_batches(self) -> int | None:
-        """Micro batches of a step: what a rank of the first stage receives in one; None without a pipeline."""
-        if self.run.plan is not None:
-            return self.run.plan.num_micro_batches
-        rows = self.members[self.members["operation"].astype(str) == "receive"]
-        first = self.steps.loc[self.steps["stage"] == self.steps["stage"].min(), "rank"].unique()
-        rows = rows[rows["rank"].isin(first)]
-        if rows.empty or self.steps["stage"].nunique() < 2:
+        """Micro batches of a step: those of the plan, or counted by what the ends of the pipeline receive; None without either."""
+        if self.run.plan is None and not self.run.has("collectives"):
             return None
-        return max(1, round(float(rows.groupby(["rank", "step"]).size().median())))
+        stages = {int(rank): int(stage) for rank, stage in zip(self.steps["rank"], self.steps["stage"], strict=True)}
+        return micro_batches(self.run, self.members, stages)
 
     @cached_property
     def replay(self) -> Replay | None:

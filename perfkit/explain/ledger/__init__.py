@@ -191,7 +191,7 @@ def ledger(
         parts.append(_stated.summaries(rows, members, _fed(run)))
     entries = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_stated.COLUMNS)
     entries = entries[entries["step"].isin(list(chosen)).to_numpy(dtype=bool) & (entries["ns"] > 0).to_numpy(dtype=bool)]
-    entries = _pipeline.told_apart(entries, members, stages)
+    entries = _pipeline.told_apart(run, entries, members, stages)
     entries = entries.astype({"rank": "int64", "step": "int64", "who": "int64", "ns": "int64"})
     entries, modules = _without_modules(entries[(entries["ns"] > 0).to_numpy(dtype=bool)])
     entries = entries.groupby([*KEY, "part"], dropna=False, sort=False)["ns"].sum().reset_index()

@@ -1,9 +1,9 @@
 """Pipeline: waiting for another stage told apart into filling, the load of stages, slow ranks of a stage, and sends that came late.
 
-With p stages and m micro batches of a step, every stage waits for p-1 micro batches of a mean stage to come and go while the
-pipeline fills and drains: (p-1)/m of a mean stage's work (Huang et al., GPipe, 2019; Narayanan et al., PipeDream, 2019). What it
-waits beyond that is at most what the busiest stage works longer than it does: the load of that stage. Then what the rank that is
-waited for works longer than its own stage does; what remains came late although nobody was busier.
+With p stages, m micro batches of a step and v chunks a stage, every stage waits for p-1 micro batches of a chunk of a mean stage to
+come and go while the pipeline fills and drains: (p-1)/(v m) of a mean stage's work (Huang et al., GPipe, 2019; Narayanan et al.,
+2021, section 2.2). What it waits beyond that is at most what the busiest stage works longer than it does: the load of that stage.
+Then what the rank that is waited for works longer than its own stage does; what remains came late although nobody was busier.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from perfkit.core.run import Run
 from perfkit.explain.ledger import causes
 from perfkit.explain.ledger._paint import shared
+from perfkit.explain.micro_batches import chunks_of, micro_batches
 from perfkit.explain.stragglers import NO_STAGE
 
 
-def told_apart(entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
+def told_apart(run: Run, entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
     """The entries with those of the load of another stage cut by what they come from."""
     load = _for_stages(entries, stages)
     if not load.any():
@@ -27,7 +29,8 @@ def told_apart(entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int
     by_stage = busy.groupby("stage")["ns"].median()
     if len(by_stage) < 2:
         return entries
-    filling = (len(by_stage) - 1) / _micro_batches(members, stages) * float(by_stage.mean())
+    passes = chunks_of(run) * (micro_batches(run, members, stages) or 1)
+    filling = (len(by_stage) - 1) / passes * float(by_stage.mean())
     own = busy.set_index("rank")["ns"]
     frames = [entries[~load]]
     for (rank, _), rows in entries[load].groupby(["rank", "step"], sort=False):
@@ -70,19 +73,3 @@ def _work(entries: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
     means = by_step.groupby(level="rank").mean().rename("ns").reset_index()
     means = means.assign(stage=[stages.get(int(rank), NO_STAGE) for rank in means["rank"]])
     return means[(means["stage"] != NO_STAGE).to_numpy(dtype=bool)]
-
-
-def _micro_batches(members: pd.DataFrame, stages: Mapping[int, int]) -> int:
-    """Micro batches of a step: what a rank of the first or last stage receives; at least one.
-
-    Calls that send and receive at once are one more than the micro batches: the first only receives, or the last only sends.
-    """
-    known = [stage for stage in stages.values() if stage != NO_STAGE]
-    ends = [min(known), max(known)]
-    rows = members[members["rank"].map(stages).isin(ends).to_numpy(dtype=bool) & members["step"].notna().to_numpy()]
-    found = [1]
-    for operation, more in (("receive", 0), ("send_receive", 1)):
-        own = rows[(rows["operation"].astype("object") == operation).to_numpy(dtype=bool)]
-        if len(own):
-            found.append(round(float(own.groupby(["rank", "step"]).size().median())) - more)
-    return max(found)

@@ -52,16 +52,31 @@ def test_layers_are_moved_off_a_stage_with_more_work_minding_the_head():
     )
 
 
-def test_the_bubble_of_the_schedule_is_not_told_where_the_micro_batches_are_unknown():
-    """Leaf 3: neither recording has receives of their own, so that nobody can count micro batches; what is missing is said."""
-    for name in RECORDED:
-        found = verdict(name, "pipeline-bubble")
-        assert isinstance(found, NotMeasured)
-        assert found.missing == ("the number of micro batches",)
-        assert found.how_to_collect
-    # The waiting itself is told all the same: what fills the pipeline, and what the load of the other stage costs.
+def test_the_bubble_is_told_by_the_ledger_where_sends_and_receives_are_one_call():
+    """Leaf 3: the vendor counts a bubble of 0; two micro batches pass two stages, for which half of the work is due."""
+    found = verdict("torch_npu_pp2dp2", "pipeline-bubble")
+    assert isinstance(found, Healthy)
+    assert (found.evidence["num_micro_batches"], found.evidence["expected_bubble_over_work"]) == (2, 0.5)
+    assert 0 < found.evidence["least_bubble_over_work"] < 0.5
+    # What the waiting is for: what fills the pipeline, and what the load of the other stage costs.
     waits = verdict("torch_npu_pp2dp2", "stage-imbalance").evidence
     assert waits["waiting_for_filling_ns"] > waits["waiting_for_stage_load_ns"] > waits["waiting_for_late_sends_ns"]
+
+
+def test_micro_batches_are_counted_where_they_were_recorded_and_are_enough():
+    """Leaf 4: a global batch of 4 for 2 replicas with micro batches of 1, as the origin of the recording says."""
+    found = verdict("torch_npu_pp2dp2", "micro-less-than-stages")
+    assert isinstance(found, Healthy)
+    assert found.evidence == {"num_micro_batches": 2, "num_stages": 2}
+
+
+@pytest.mark.parametrize("rule", ["pipeline-bubble", "micro-less-than-stages"])
+def test_nothing_is_told_of_micro_batches_that_nobody_can_count(rule):
+    """Leaves 3 and 4: summaries have no receives; what is missing is said."""
+    found = verdict("cluster_16card", rule)
+    assert isinstance(found, NotMeasured)
+    assert found.missing == ("the number of micro batches",)
+    assert found.how_to_collect
 
 
 UNREACHED = {
@@ -74,8 +89,12 @@ UNREACHED = {
         "test_pipeline_bubble",
         "test_a_stage_that_waits_for_a_longer_one_is_not_the_schedules_fault",
     ),
+    "4, fewer micro batches than stages": (
+        "test_micro_less_than_stages",
+        "test_fewer_micro_batches_than_stages_cost_what_a_step_of_as_many_takes_less",
+    ),
 }
-"""Leaves to which no recording leads (equal layers, no slow rank, unknown micro batches), and the test that reaches them."""
+"""Leaves to which no recording leads (equal layers, no slow rank, micro batches enough), and the test that reaches them."""
 
 
 @pytest.mark.parametrize("leaf", UNREACHED)

@@ -1,14 +1,17 @@
 """All stages of a pipeline wait longer than its schedule needs.
 
-What is measured: the waiting of the rank that waits least, over the rest of its step. Filling and draining a pipeline of p stages
-with m micro batches in v chunks takes (p - 1) / (v m) of the work (arXiv 2104.04473, section 2.2); that much is expected, and is
-shown as evidence. A stage with more work or a slow rank makes others wait, but waits little itself: so what even the least waiting
-rank waits too long lies between the stages, in the order or the speed of sends and receives.
+What is measured: the waiting of the rank that waits least for other stages, over the rest of its step: as the recording states it,
+or, where its profiler counts none (calls that send and receive at once), as the ledger tells it. Filling and draining a pipeline of
+p stages with m micro batches in v chunks takes (p - 1) / (v m) of the work (arXiv 2104.04473, section 2.2); that much is expected,
+and is shown as evidence. A stage with more work or a slow rank makes others wait, but waits little itself: so what even the least
+waiting rank waits too long lies between the stages, in the order or the speed of sends and receives.
 
 What to do: look at sends and receives in the timeline; more micro batches or more chunks make also the expected part smaller.
 """
 
 from __future__ import annotations
+
+import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
@@ -16,6 +19,9 @@ from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.ledger import causes
+from perfkit.explain.micro_batches import chunks_of
+from perfkit.explain.stragglers import NO_STAGE
 from perfkit.predict.cost.pipeline_bubble import bubble_over_ideal
 
 BUBBLE_RATIO = Threshold(
@@ -28,6 +34,8 @@ BUBBLE_EXCESS = Threshold(
     "bubble-excess", 0.02, "share of the step", "chosen: less is noise of the stages (repeats of one job differ by 1 %)"
 )
 
+BETWEEN = (causes.FILLING, causes.STAGE_LOAD, causes.OTHER_STAGE)
+"""Waiting that is for another stage, whoever is waited for."""
 ACTIONS: tuple[Action, ...] = (
     "look at the order of sends and receives between stages in the timeline",
     {
@@ -43,17 +51,14 @@ def check(case: Case) -> Verdict:
     stages = case.steps.loc[case.steps["stage"] >= 0, "stage"].nunique()
     if stages < 2:
         raise NotMeasuredError("at least two pipeline stages", how_to_collect=COMMUNICATION_BY)
-    known = case.steps.dropna(subset=["bubble_ns"])
-    if known.empty or set(known["rank"]) != set(case.steps["rank"]):
-        raise NotMeasuredError("the bubble of every rank", how_to_collect=COMMUNICATION_BY)
-    micro_batches = case.num_micro_batches if case.run.plan is not None or case.run.has("collectives") else None
+    waits = _waits(case)
+    micro_batches = case.num_micro_batches
     if micro_batches is None:
         raise NotMeasuredError("the number of micro batches", how_to_collect=COMMUNICATION_BY)
-    waits = known["bubble_ns"].astype("float64").groupby(known["rank"]).mean()
-    lengths = known["duration_ns"].astype("float64").groupby(known["rank"]).mean()
+    lengths = case.steps["duration_ns"].astype("float64").groupby(case.steps["rank"]).mean()
     least = int(str(waits.index[int(waits.to_numpy().argmin())]))
     bubble_ns, work_ns = float(waits[least]), float(lengths[least] - waits[least])
-    expected = bubble_over_ideal(int(stages), micro_batches, _chunks(case))
+    expected = bubble_over_ideal(int(stages), micro_batches, chunks_of(case.run))
     excess_ns = bubble_ns - expected * work_ns
     evidence = {
         "least_bubble_over_work": bubble_ns / work_ns if work_ns else 0.0,
@@ -71,7 +76,7 @@ def check(case: Case) -> Verdict:
             least_ratio=evidence["least_bubble_over_work"],
             expected_ratio=expected,
         ),
-        subject={"stages": tuple(sorted(int(stage) for stage in known["stage"].unique()))},
+        subject={"stages": tuple(sorted(int(stage) for stage in case.steps["stage"].unique() if stage >= 0))},
         evidence=evidence,
         actions=fitting(case, ACTIONS),
         cost_ns=round(excess_ns),
@@ -81,12 +86,24 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-def _chunks(case: Case) -> int:
-    """Chunks a stage: of the plan or as the run states them; 1 where neither does."""
-    if case.run.plan is not None:
-        return case.run.plan.parallel.virtual_pipeline_parallel_size
-    fact = case.run.facts.get("virtual_pipeline_parallel_size")
-    return max(1, int(fact.value)) if fact is not None else 1
+def _waits(case: Case) -> pd.Series[float]:
+    """How long each rank waits for other stages, a mean over steps: as its steps state it, else as the ledger tells it.
+
+    A profiler that does not count calls which send and receive at once states no bubble at all.
+    """
+    rows = case.steps
+    stated = rows["bubble_ns"].astype("Float64")
+    if not (stated.fillna(0) > 0).any():
+        entries, stage = case.ledger.entries, case.ledger.stages
+        there, here = (entries[side].map(stage).fillna(NO_STAGE) for side in ("who", "rank"))
+        between = (entries["cause"].isin(BETWEEN) | ((there != here) & (there != NO_STAGE))).to_numpy(dtype=bool)
+        waits = entries[entries["cause"].str.startswith("waiting/").to_numpy(dtype=bool) & between]
+        told = waits.groupby("rank")["ns"].sum() / rows.groupby("rank")["step"].nunique()
+        if len(told):
+            return told.reindex(rows["rank"].unique()).fillna(0.0).astype("float64")
+    if stated.isna().groupby(rows["rank"]).all().any():
+        raise NotMeasuredError("the bubble of every rank", how_to_collect=COMMUNICATION_BY)
+    return stated.dropna().astype("float64").groupby(rows["rank"]).mean()
 
 
 RULE = Rule(

@@ -125,7 +125,7 @@ def _layers(case: Case, times: pd.Series, stage: int, counts: pd.DataFrame) -> d
     Attention runs forwards once a layer and micro batch; what a layer takes is what the stage with the least besides it takes.
     """
     named = [name for name in counts.columns if ATTENTION.search(str(name)) and not BACKWARD.search(str(name))]
-    micro_batches = _num_micro_batches(case, stage)
+    micro_batches = case.num_micro_batches
     if not named or not micro_batches:
         return {}
     runs = counts[named].max(axis=1).astype("float64") / micro_batches
@@ -140,19 +140,6 @@ def _layers(case: Case, times: pd.Series, stage: int, counts: pd.DataFrame) -> d
     ]
     longest_ns, moved = min(found)
     return {"layers_of_stage": float(own), "layers_to_move": float(moved), "balanced_stage_ns": longest_ns, "layer_ns": layer_ns}
-
-
-def _num_micro_batches(case: Case, stage: int) -> int | None:
-    """Micro batches of a step, also where sends and receives are one call: its ends make one call more than there are."""
-    if case.num_micro_batches is not None:
-        return case.num_micro_batches
-    ranks = case.steps.loc[case.steps["stage"] == stage, "rank"].unique()
-    both = case.members[
-        case.members["rank"].isin(ranks) & (case.members["operation"].astype(str) == "send_receive").to_numpy(dtype=bool)
-    ]
-    if both.empty:
-        return None
-    return max(1, round(float(both.groupby(["rank", "step"]).size().median())) - 1)
 
 
 def _waits(case: Case) -> dict[str, float]:
