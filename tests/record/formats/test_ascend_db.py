@@ -365,3 +365,9 @@ def test_a_garbage_collection_of_python_is_a_call_of_the_host_and_the_cause_of_t
     before, after = (ledger(each).entries.groupby("cause")["ns"].sum() for each in (plain, run))
     assert after.get(PAUSE, 0) > before.get(PAUSE, 0)
     assert after.sum() == before.sum()
+
+
+def test_a_summary_whose_parts_do_not_add_up_is_named_with_its_database(copy: Path):
+    (analysis,) = copy.glob("rank0*/**/analysis.db")
+    edit(analysis, "UPDATE StepTraceTime SET stage = stage + 50")
+    assert any(note.startswith("StepTraceTime of analysis.db: the parts do not add up") for note in load(copy).notes)

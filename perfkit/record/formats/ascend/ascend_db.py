@@ -8,7 +8,7 @@ Where text output lies in the same folder the text is read, not both; msprof's o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +41,6 @@ from perfkit.record.readers import host_tables, sqlite
 from perfkit.record.readers.ranks_apart import read_ranks
 
 _SUFFIXES = (".db", ".dat", ".sqlite", ".sqlite3")
-_NAMES = Names(steps="StepTraceTime", kernels="TASK", links="CommAnalyzerMatrix", collectives="CommAnalyzerTime")
 _EVENT_TABLES = {"task", "string_ids"}
 _TABLES = {
     STEPS: _db_analysis.SUMMARY,
@@ -49,6 +48,13 @@ _TABLES = {
     LINKS: _db_analysis.OF_RANK.links,
 }
 """The table that answers each part."""
+_NAMED = {
+    "steps": (STEPS, _TABLES[STEPS]),
+    "kernels": (KERNELS, "TASK"),
+    "links": (LINKS, _TABLES[LINKS]),
+    "collectives": (COLLECTIVES, _TABLES[COLLECTIVES]),
+}
+"""What sentences name, with its part."""
 _HOST_CALLS = "host calls"
 _NUMBER_IN_NAME = _ascend_folders.NUMBER_IN_DATABASE
 
@@ -109,6 +115,16 @@ def _described(folder: RankFolder) -> RankFolder:
     return replace(folder, told=told)
 
 
+def _names(ranks: Sequence[Rank]) -> Names:
+    """The tables as a user finds them: with the name of their database, where it is the same on every rank."""
+
+    def named(part: str, table: str) -> str:
+        files = {rank.source.files[part].name for rank in ranks if part in rank.source.files}
+        return f"{table} of {files.pop()}" if len(files) == 1 else table
+
+    return Names(**{field: named(part, table) for field, (part, table) in _NAMED.items()})
+
+
 def read(match: Match, sink: Sink) -> None:
     """Read all ranks; a part that cannot be read is counted in `dropped` and shown as partial or missing in `coverage`."""
     ranks = _ascend_folders.resolve_ranks(match.details, sink)
@@ -125,10 +141,10 @@ def read(match: Match, sink: Sink) -> None:
                 )
             else:
                 recordings[recording.rank.rank] = recording
-    found = list(recordings.values())
-    _recording.add_steps(found, sink, _NAMES)
-    _recording.compare(found, sink, _NAMES)
-    _recording.add_communication(found, named, sink, _NAMES)
+    found, names = list(recordings.values()), _names(ranks)
+    _recording.add_steps(found, sink, names)
+    _recording.compare(found, sink, names)
+    _recording.add_communication(found, named, sink, names)
     for recording in found:
         _add_coverage(recording, sink)
     _offer_host(found, sink)
