@@ -23,6 +23,8 @@ BLOCKS = 10
 RESOLUTION = 1e-7
 """Relative resolution below which no printed loss is taken seriously."""
 TAILS = (3, 5, 10, 20, 40)
+NO_LEVEL = 1e6
+"""Scatter over level from which on the losses have no level to be compared with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +49,16 @@ def scatter(values: Floats) -> float:
 
 
 def relative_scatter(losses: Floats) -> float:
-    """`scatter` relative to the level of the losses, which falls on the way: of logarithms where all losses are positive."""
+    """`scatter` relative to the level of the losses, which falls on the way: of logarithms where all losses are positive.
+
+    At most `NO_LEVEL`: a quotient of what is that far apart may be too large for a number.
+    """
     if not len(losses) or not np.abs(losses).any():
         return 0.0
-    return scatter(np.log(losses)) if (losses > 0).all() else scatter(losses) / float(np.median(np.abs(losses[losses != 0])))
+    if (losses > 0).all():
+        return scatter(np.log(losses))
+    amount, level = scatter(losses), float(np.median(np.abs(losses[losses != 0])))
+    return amount / level if amount < NO_LEVEL * level else NO_LEVEL
 
 
 def trend(differences: Floats) -> Trend | None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.explain.alignment import LossSeries, align_losses, read_table, series_of_run
-from perfkit.explain.alignment._noise import departed_tails
+from perfkit.explain.alignment._noise import departed_tails, relative_scatter
 from perfkit.explain.alignment.changes import causes, class_of
 from perfkit.record.load import load
 
@@ -310,6 +311,7 @@ def test_the_likeliest_cause_comes_first_and_recompute_is_none():
     losses=st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40),
     other=st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40),
 )
+@example(losses=[0.0, 0.0, 2e150, 7e-159, 2e-311], other=[0.0] * 5)
 def test_any_numbers_give_a_verdict_and_valid_json(losses, other):
     found = align_losses(series(losses), series(other)) if losses and other else None
     if found is not None:
@@ -352,3 +354,24 @@ def test_the_bundled_log_gives_its_losses_and_a_profile_gives_none():
     assert log.points["loss"].notna().sum() >= 10
     with pytest.raises(NotMeasuredError):
         series_of_run(load(data_folder() / "traces" / "torch_npu_2rank"))
+
+
+def test_losses_that_say_nothing_scatter_not_at_all():
+    assert relative_scatter(np.array([])) == 0
+    assert relative_scatter(np.zeros(9)) == 0
+
+
+def test_the_scatter_of_losses_is_relative_to_their_level_also_where_some_are_not_positive():
+    zigzag = np.array([1.0, -1.0] * 6)
+    # Each point is 2 from the mean of its neighbours: 2 / sqrt(1.5) whatever the rest, and robustly 1.4826 times that.
+    expected = 1.4826 * 2 / math.sqrt(1.5)
+    assert relative_scatter(zigzag) == pytest.approx(expected, rel=1e-3)
+    assert relative_scatter(10 * zigzag) == pytest.approx(expected, rel=1e-3)
+
+
+def test_rows_without_a_column_of_steps_are_counted_from_1(tmp_path: Path):
+    table = tmp_path / "losses.csv"
+    table.write_text("loss\n3\n2\n1\n")
+    series = read_table(table)
+    assert list(series.points["step"]) == [1, 2, 3]
+    assert any("counted from 1" in note for note in series.notes)
