@@ -17,8 +17,11 @@ from perfkit.record.steps import Window, add_window_steps
 from tests.explain.raw_events import read
 
 
-def _two_ranks(slow_ns: int = 400) -> Run:
-    """Three rounds of computing and an all-reduce of 50 ns on two ranks; rank 1 computes `slow_ns`, rank 0 100 ns."""
+def _two_ranks(slow_ns: int = 400, rest_ns: tuple[int, int] = (0, 0)) -> Run:
+    """Three rounds of computing and an all-reduce of 50 ns on two ranks; rank 1 computes `slow_ns`, rank 0 100 ns.
+
+    After them each rank computes for its `rest_ns`.
+    """
     sink = Sink()
     for rank, work in ((0, 100), (1, slow_ns)):
         at, kernels = 0, []
@@ -27,10 +30,13 @@ def _two_ranks(slow_ns: int = 400) -> Run:
             kernels.append((f"work{k}", "computing", "7", at, work))
             kernels.append((f"reduce{k}", "communication", "8", at + work, arrived - work + 50))
             at += arrived + 50
+        if rest_ns[rank]:
+            kernels.append(("rest", "computing", "7", at, rest_ns[rank]))
+            at += rest_ns[rank]
         names, kinds, streams, starts, durations = (list(column) for column in zip(*kernels, strict=True))
         columns: dict[str, Any] = {"rank": rank, "step": 1, "name": names, "start_ns": starts, "duration_ns": durations}
         sink.add("kernels", **columns, kind=kinds, stream=streams)
-        of_group = {name: values[1::2] for name, values in columns.items() if isinstance(values, list)}
+        of_group = {name: values[1:6:2] for name, values in columns.items() if isinstance(values, list)}
         sink.add("collectives", rank=rank, step=1, operation="all_reduce", group="g", group_size=2, **of_group)
         rows = sink.tables()["kernels"]
         add_window_steps(sink, rank=rank, windows=[Window(1, 0, at)], kernels=rows[rows["rank"] == rank])
@@ -47,6 +53,14 @@ def test_waiting_for_a_slow_rank_is_its_work_on_the_path():
 def test_one_rank_alone_cannot_tell_waiting_from_communication():
     path = critical_path(_two_ranks(), step=1, ranks=[0])
     assert path.groupby("kind")["duration_ns"].sum().to_dict() == {"computing": 300, "communication": 3 * 350}
+
+
+@pytest.mark.parametrize("rest_ns", [(70, 20), (20, 70)])
+def test_the_path_ends_where_the_rank_does_that_ends_last(rest_ns: tuple[int, int]):
+    path = critical_path(_two_ranks(rest_ns=rest_ns), step=1)
+    assert path["duration_ns"].sum() == 3 * 450 + 70
+    assert path.iloc[-1]["name"] == "rest"
+    assert path.iloc[-1]["rank"] == rest_ns.index(70)
 
 
 def test_segments_follow_one_another_without_a_gap():

@@ -79,3 +79,11 @@ def test_the_share_of_each_idle_time_that_the_data_loader_fills():
     assert inside["duration_ns"].tolist() == [100 * US, 100 * US]
     assert host.shares_in(case, 0, inside, host.LOADERS).tolist() == [0.6, 0.1]
     assert host.share_in(case, 0, inside, host.LOADERS) == 0.35
+
+
+def test_what_a_device_idles_for_data_is_not_for_launches():
+    """It idles from 100 to 412 us; in 275 of that the host loads data, and only then launches."""
+    fed = recorded((-20, 0, 100), (400, 412, 100), leads=((120, 395),))
+    assert launching.waits(fed).empty
+    (idle_ns,) = launching.waits(recorded((-20, 0, 100), (400, 412, 100)))["duration_ns"]
+    assert idle_ns == 312 * US
