@@ -56,6 +56,12 @@ def test_without_kernels_computing_and_communication_are_compared():
     assert findings[0].cost_ns == 30_000_000
 
 
+@pytest.mark.parametrize(("step_ms", "told"), [(101.5, 0), (104.0, 1)])
+def test_what_doubled_and_is_still_small_in_the_step_is_not_told(step_ms: float, told: int):
+    then, now = summaries({0: 100, 1: 100}, step_ms=100.5), summaries({0: 100, 1: 100}, step_ms=step_ms)
+    assert len(diagnose(now, then, only=(RULE,)).findings) == told
+
+
 def hosts_of(run: Run, *ranks: int) -> Run:
     tables = {name: run.tables[name] for name in ("host", "launches")}
     kept = {name: frame[frame["rank"].isin(ranks).to_numpy(dtype=bool)] for name, frame in tables.items()}
