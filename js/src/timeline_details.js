@@ -39,6 +39,7 @@ export class TimelineDetails {
       el("dl", { class: "pk-tl-fields" }, message.fields.flatMap(([name, value]) => [el("dt", {}, FIELDS[name] ?? name), el("dd", {}, value)])),
       el("div", { class: "pk-tl-actions" },
         button(t("Fit"), () => timeline.fit()),
+        ...(message.links ?? []).map(([label, href]) => el("a", { class: "pk-button", href }, label)),
         ...this.ends(message).map(([label, [unit, lane, start]]) => button(label, () => timeline.walkTo(unit, lane, start))),
         button(t("Longest of the name"), () => timeline.walk("longest")),
         button(t("Next of the name"), () => timeline.walk("name")),

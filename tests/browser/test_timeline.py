@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from playwright.sync_api import Page, expect
 
@@ -19,6 +19,7 @@ from tests.browser.conftest import Server
 OpenPage = Callable[..., Page]
 EPOCH_NS = 1_700_000_000_000_000_000
 KINETO = data_folder() / "traces" / "kineto_resnet"
+TRACES = Path(__file__).parents[1] / "data" / "traces"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -77,6 +78,31 @@ def test_a_link_that_searches_goes_to_the_first_hit_and_what_is_cleared_leaves_t
     page.locator(".pk-tl-canvas").focus()
     page.keyboard.press("Escape")
     page.wait_for_function("!location.hash.includes('search=')")
+
+
+def test_a_slice_leads_to_its_operator_in_the_graph_whose_lines_of_code_lead_back(open_page: OpenPage, demo_server: Server):
+    graph = data_folder() / "ir" / "control_flow.ir"
+    scoped = [node for node in perfkit.read_graph(graph).analysis.file.nodes() if node.sources and "/" in node.scope]
+    recorded = shutil.copytree(TRACES / "synthetic_ms", demo_server.project / "of_the_graph")
+    for table in recorded.rglob("kernel_details.csv"):  # its kernels get the names that MindSpore gives those of this graph
+        names = (node.scope for _ in range(100) for node in scoped)
+        table.write_text(re.sub(r"Default/network-layer\w+", lambda _, names=names: next(names), table.read_text()))
+    node = scoped[0]
+    page = open_page("14_timeline", f"run={quote(str(recorded))}&search={quote(node.scope)}")
+    details = page.locator('[data-part="slice"]')
+    expect(details).to_contain_text(node.scope)
+    details.get_by_role("link", name="Operator in the graph").click()
+    page.wait_for_url(re.compile("/18_graph_ir#"))
+    expect(page.get_by_text("No operator of this graph matches the search").first).to_be_visible()  # the sample is another job's
+    link = dict(parse_qsl(page.url.partition("#")[2]))
+    assert link["recorded"] == str(recorded)
+    page = open_page("18_graph_ir", urlencode({**link, "graph": str(graph)}, quote_via=quote))
+    expect(page.get_by_text(node.sources[-1]).first).to_be_visible()
+    ran = page.locator(".pk-panel", has=page.get_by_text("Everything that came from its lines of code"))
+    expect(ran.get_by_text(f"{node.instance_name or node.op} ran", exact=False).first).to_be_visible()
+    ran.get_by_role("link", name="timeline").first.click()
+    page.wait_for_url(re.compile("/14_timeline#"))
+    expect(details).to_contain_text(node.scope)
 
 
 def test_a_kernel_leads_to_its_launch_and_its_line_of_code_and_a_range_shows_calls_inside_of_calls(open_page: OpenPage):

@@ -12,8 +12,12 @@ from perfkit.explain.graph.report import GraphAnalysis
 
 Show = Literal["all", "communication", "not expected", "recomputed", "not in effect"]
 _MAX_SEARCHED = 2_000
-_SCOPES = ("Default/", "Gradients/", "recompute_Default/", "Gradients/recompute_Default/")
+SCOPES = ("Default/", "Gradients/", "recompute_Default/", "Gradients/recompute_Default/")
 """What the scopes of operators begin with."""
+_NUMBERED = re.compile(r"(?:^|/)(?:(?<!/)stream_\d+_\d+_)?(?P<operator>[A-Za-z_][\w.]*-op\d+)(?=_\d+$|$)")
+"""An operator with its number, before the turn of a collective."""
+_NOT_LONGER = r"(?!\d)"
+"""What follows the number of an operator, so that op1 does not find op10."""
 
 
 def search_graph(analysis: GraphAnalysis, search: str = "", show: Show = "all") -> tuple[Node, ...]:
@@ -54,13 +58,28 @@ def worth_seeing(analysis: GraphAnalysis, found: Sequence[Node]) -> Node | None:
     return next((node for node in candidates if id(node) in inside), found[0] if found else None)
 
 
-def search_of(kernel: str) -> str:
-    """The search that finds in a graph the operator whose kernel a recording names by its scope; "" for a name without one.
+def looked_at(analysis: GraphAnalysis, node: str, search: str = "", show: Show = "all") -> Node | None:
+    """The operator named `node`, such as "%56"; where there is none, the first worth seeing of those that the search leaves."""
+    return analysis.file.find(node) or worth_seeing(analysis, search_graph(analysis, search, show))
 
-    MindSpore names a kernel of graph mode by the full scope of its operator: "Default/network-X/layers-CellList/0/MatMul-op3".
+
+def operator_of(kernel: str) -> str:
+    """The operator of a graph that a recording names, by its full scope or by its own name alone; "" for a name of none.
+
+    MindSpore names what runs in graph mode by the full scope of its operator, "Default/network-X/layers-CellList/0/MatMul-op3",
+    and a collective by that with its turn, "Default/AllReduce-op534_0", or with its stream, "stream_36_0_AllReduce-op4542".
     """
-    scope = short_scope(kernel) if kernel.startswith(_SCOPES) else ""
-    return re.sub(r"([.+*?()\[\]{}|^$\\])", r"\\\1", scope)
+    named = _NUMBERED.search(kernel)
+    if kernel.startswith(SCOPES):
+        return kernel[: named.end()] if named else kernel
+    return named["operator"] if named and "/" not in kernel else ""
+
+
+def search_of(kernel: str) -> str:
+    """The search that finds the operator of a kernel in a graph, or the kernels of an operator in a recording; "" for none."""
+    operator = operator_of(kernel)
+    ended = _NOT_LONGER if _NUMBERED.search(operator) else ""
+    return re.sub(r"([.+*?()\[\]{}|^$\\])", r"\\\1", short_scope(operator)) + ended
 
 
 def _searched(node: Node) -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from perfkit.core.texts import say
 from perfkit.core.units import format_bytes
+from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.report import GraphAnalysis, GraphReport
 from perfkit.explain.graph.tables import cause_sizes
 
 LOWER_BOUND = "Predicted times are ring algorithms at full bandwidth of the device chosen above: a lower bound."
+
+NOTHING_FOUND = "No operator of this graph matches the search. If it came with a link from a recording, open the graph of its job."
+NO_RECORDING = "Choose a recording of the job whose graph this is: its kernels are named by the operators."
 
 
 def graph_told(analysis: GraphAnalysis) -> str:
@@ -33,6 +39,16 @@ def communication_told(analysis: GraphAnalysis) -> str:
     size = sum(entry.message_bytes or 0 for entry in wrong)
     text += f"; {len(wrong)} of these ({format_bytes(size)}) are not needed: {wrong[0].why}."
     return text + (f" Instead: {wrong[0].fix}." if wrong[0].fix else "")
+
+
+def executed_told(node: Node, rows: pd.DataFrame) -> str:
+    """How often an operator ran and how long it took, by its executions in a recording; or why nothing is known of it."""
+    if rows.empty:
+        form = "No kernel of this recording is named by {operator}: it is of another job, or its kernels have names without scopes."
+        return say(form, operator=node.instance_name or node.op)
+    form = "{operator} ran {num} times on {ranks} ranks, {total_ns} in all."
+    total_ns = float(rows["duration_ns"].sum())
+    return say(form, operator=node.instance_name or node.op, num=len(rows), ranks=rows["rank"].nunique(), total_ns=total_ns)
 
 
 def needless_told(analysis: GraphAnalysis) -> str:

@@ -19,11 +19,12 @@ from perfkit.core.spreadsheet import safe_cell
 from perfkit.core.texts import say, t
 from perfkit.core.texts import told as in_language
 from perfkit.core.units import NS_PER_US, format_count, format_ns
+from perfkit.face.widgets.graph_place import graph_link
 from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines._flame import Flame
 from perfkit.face.widgets.timelines.data import PROCESSES, Timeline, Unit
-from perfkit.face.widgets.timelines.events import cells, column, slice_of, walked, whole
+from perfkit.face.widgets.timelines.events import WORK, cells, column, slice_of, walked, whole
 from perfkit.record import tiles
 
 MAX_LIST = 500
@@ -37,7 +38,7 @@ _TABLES = {"device": ("kernels", "launches", "collectives"), "communication": ("
 
 
 def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
-    """All fields of one event, or what a merged slice stands for."""
+    """All fields of one event and where else it is shown, or what a merged slice stands for."""
     start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
     if counting.is_counter(message["unit"]):
         return _of_counter(timeline, counting.counter(timeline.counters, message["unit"]), start_ns, end_ns)
@@ -52,7 +53,9 @@ def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     rows = rows[(rows["start_ns"] == start_ns).to_numpy()]
     name, kind = (str(rows[text].iloc[0]) if len(rows) else "" for text in ("name", "kind"))
     fields = [("Name", name), ("Kind", in_language(kind)), *times, *where, *_recorded(timeline, unit, start_ns, name)]
-    return {"type": "detail", "title": shortened(demangled(name), 90), "fields": fields}
+    graph = graph_link(name) if unit.process in WORK else ""
+    links = [(t("Operator in the graph"), graph)] if graph else []
+    return {"type": "detail", "title": shortened(demangled(name), 90), "fields": fields, "links": links}
 
 
 def walked_to(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
