@@ -83,6 +83,17 @@ def test_flat_sections_beside_nested_ones_are_read():
         "--wandb-api-key 0123456789abcdef",
         "https://a:b0b0b0b0@host/x",
         "Bearer abcdefgh12",
+        "export DB_PASS=Zq7xK9mP2w",
+        "export PASS=Zq7xK9mP2w",
+        "SSH_PASSPHRASE: Zq7xK9mP2w",
+        "sshpass -p 'Zq7xK9mP2w' ssh root@10.0.0.1",
+        "curl -s -u me:Zq7xK9mP2w https://host/x",
+        "wandb login --relogin Zq7xK9mP2w",
+        "train.py --wandb-key Zq7xK9mP2w",
+        "git clone https://Zq7xK9mP2wAb3Cd4Ef5@host/a",
+        "我的密码：Zq7xK9mP2w",
+        '{"auth": "Zq7xK9mP2w"}',
+        "export HF_TOKEN=\\\nZq7xK9mP2w",
     ],
 )
 def test_a_secret_is_masked_once(text):
@@ -90,3 +101,8 @@ def test_a_secret_is_masked_once(text):
     assert count == 1
     assert MASK in found
     assert masked(found) == (found, 0)
+
+
+@pytest.mark.parametrize("text", ["PASS: 12 tests", "forward_pass=True", "num_pass: 3", "auth: none", "git@host.com:a/b", "s3://b/a@b"])
+def test_what_only_sounds_like_a_secret_is_kept(text):
+    assert masked(text) == (text, 0)
