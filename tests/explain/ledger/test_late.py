@@ -11,7 +11,8 @@ import pytest
 from perfkit.core.run import Run
 from perfkit.explain.ledger import NOBODY, causes, ledger
 from perfkit.predict.simulate import simulate
-from tests.explain.diagnose.made import Training
+from perfkit.record.format import Sink
+from tests.explain.diagnose.made import US, Training, run_of
 from tests.explain.ledger.test_ledger import dense_plan
 
 
@@ -62,3 +63,39 @@ def test_why_a_rank_without_kernels_was_late_is_not_told():
 def test_without_the_collectives_of_one_rank_others_are_late_for_no_reason_but_it(torn: int):
     waits = waiting(without(stalled(), "collectives", torn))
     assert set(waits.loc[waits["cause"] != causes.WAITING_UNTOLD, "who"]) <= {3}
+
+
+def test_what_a_rank_without_kernels_waited_before_all_met_does_not_count_twice():
+    """All meet at 100 us, for which rank 0 waits 80 and rank 1 50; then rank 1 waits 30 for rank 2, and rank 0 40 for rank 1.
+
+    So 30 of rank 0's 40 us go back to rank 2, and why rank 1 took 10 more nobody knows: its kernels are not recorded. Before, all
+    ranks meet without waiting, which compares their clocks.
+    """
+    together = [(rank, "all", 3, start, start + 5) for start in (-30, -20, -10) for rank in range(3)]
+    sink = Sink()
+    for rank, group, members, start, end in (
+        *together, (0, "all", 3, 20, 110), (1, "all", 3, 50, 110), (2, "all", 3, 100, 110),
+        (1, "late", 2, 130, 170), (2, "late", 2, 160, 170), (0, "later", 2, 140, 190), (1, "later", 2, 180, 190),
+    ):  # fmt: skip
+        common = {
+            "rank": rank,
+            "step": 1,
+            "name": f"{group} {end}",
+            "start_ns": (100 + start) * US,
+            "duration_ns": (end - start) * US,
+        }
+        sink.add("collectives", **common, operation="all_reduce", group=group, group_size=members)
+        if rank != 1:
+            sink.add("kernels", **common, kind="communication", stream="1")
+    for rank, start, end in ((0, 0, 20), (0, 110, 140), (2, 0, 100), (2, 110, 160)):
+        span = {"start_ns": (100 + start) * US, "duration_ns": (end - start) * US}
+        sink.add("kernels", rank=rank, step=1, name="MatMul", kind="computing", stream="0", **span)
+    for rank in range(3):
+        sink.add("steps", rank=rank, step=1, start_ns=70 * US, duration_ns=220 * US)
+    entries = ledger(run_of(sink)).entries
+    waits = entries[(entries["rank"] == 0) & entries["cause"].str.startswith("waiting/")]
+    assert waits.set_index(["cause", "who"])["ns"].to_dict() == {
+        (causes.KERNELS, 2): 80 * US,
+        (causes.WAITING_UNTOLD, 2): 30 * US,
+        (causes.WAITING_UNTOLD, 1): 10 * US,
+    }
