@@ -103,6 +103,8 @@ def test_a_secret_is_masked_once(text):
     assert masked(found) == (found, 0)
 
 
-@pytest.mark.parametrize("text", ["PASS: 12 tests", "forward_pass=True", "num_pass: 3", "auth: none", "git@host.com:a/b", "s3://b/a@b"])
+@pytest.mark.parametrize(
+    "text", ["PASS: 12 tests", "forward_pass=True", "num_pass: 3", "auth: none", "git@host.com:a/b", "s3://b/a@b"]
+)
 def test_what_only_sounds_like_a_secret_is_kept(text):
     assert masked(text) == (text, 0)

@@ -21,6 +21,12 @@ def test_gradients_reduced_after_the_backward_pass_are_named_with_the_tail_they_
     assert found.cost_ns == pytest.approx(7 / 8 * found.evidence["reduction_ns"], rel=0.05)
 
 
+def test_gradients_that_are_a_little_more_than_half_of_the_tail_are_what_it_is_made_of():
+    (found,) = judged(RULE, Training(late=True, layers=2, transfer_us=130).run()).findings
+    assert found.evidence["largest_part_share"] == pytest.approx(2 * 150 / (2 * 150 + 200), rel=0.01)
+    assert "gradients that are reduced" in found.title
+
+
 def test_the_parts_sum_to_the_tail():
     for run in (LATE, healthy()):
         result = judged(RULE, run)

@@ -10,7 +10,7 @@ from perfkit.core.run import Position
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules.slow_rank import RULE, SLOWER_CLOCK
 from perfkit.record.format import Sink
-from tests.explain.diagnose.made import run_of, summaries
+from tests.explain.diagnose.made import Training, run_of, summaries
 
 ONE_STAGE = [100, 101, 99, 100, 102, 98, 100]
 
@@ -135,3 +135,17 @@ def test_a_slow_rank_that_is_clocked_as_its_peers_has_another_cause():
     assert SLOWER_CLOCK not in found.actions
     (unrecorded,) = judged(run).findings
     assert "clock_ratio_to_peers" not in unrecorded.evidence
+
+
+@pytest.mark.parametrize(
+    ("factors", "told"), [((1.2,) * 6, 1), ((0.8, 1.5, 1.15, 0.9, 1.45, 1.14), 0)], ids=["every step", "now and then"]
+)
+def test_of_two_ranks_one_is_slow_only_where_its_steps_agree_on_it(factors: tuple[float, ...], told: int):
+    run = Training(ranks=2, steps=len(factors), layers=2).run()
+    kernels = run.tables["kernels"]
+    slower = ((kernels["rank"] == 1) & (kernels["kind"] == "computing")).to_numpy(dtype=bool)
+    scaled = np.array(factors)[kernels["step"].to_numpy(dtype=np.int64) - 1] * kernels["duration_ns"].to_numpy(dtype=np.int64)
+    durations = np.where(slower, np.rint(scaled).astype(np.int64), kernels["duration_ns"])
+    found = judged(replace(run, tables={**run.tables, "kernels": kernels.assign(duration_ns=durations)}))
+    assert [finding.subject["ranks"] for finding in found.findings] == [(1,)] * told
+    assert (found.findings or found.healthy)[0].evidence["excess_ratio"] > 0.1
