@@ -78,11 +78,13 @@ def placed(text: str, prefer: str = "") -> Placed | None:
     found = {name: _fit(blocks, name) for name in dialects_explained()}
     scores = {name: _score(blocks, name, places) for name, places in found.items()}
     best = max(found, key=lambda name: (scores[name], name == prefer, name == "mindformers"))
-    places = found[best]
-    if not places:
-        return None
+    if not found[best]:
+        near = {name: sum(_nearest(block, name) is not None for block in blocks) for name in found}
+        best = max(near, key=lambda name: (near[name], name == prefer, name == "mindformers"))
+        if 2 * near[best] < len(blocks):
+            return None
     others = [name for name in found if name != best and scores[name] == scores[best]]
-    return _placed(blocks, best, places, others)
+    return _placed(blocks, best, others)
 
 
 @cache
@@ -175,21 +177,26 @@ def _places(path: Path, known: Mapping[str, tuple[Path, ...]]) -> tuple[Path, ..
 
 def _repair_names(blocks: list[_Block], dialect: str) -> tuple[list[_Block], list[str]]:
     """Misspelled keys by the nearest one that the dialect has."""
-    known, notes = _known_places(dialect), []
+    notes = []
     for block in blocks:
-        name = block.path[-1]
-        if name in known or _places(block.path, known):
-            continue
-        plain = re.sub(r"[\s-]+", "_", name)
-        near = [plain] if plain in known else difflib.get_close_matches(plain, known, n=1, cutoff=LIKENESS)
-        if near:
-            notes.append(f"line {block.first}: the key {name!r} is read as {near[0]!r}")
-            block.lines[0] = block.lines[0].replace(name, near[0], 1)
-            block.path, block.repaired = (*block.path[:-1], near[0]), name
+        name, near = block.path[-1], _nearest(block, dialect)
+        if near is not None:
+            notes.append(f"line {block.first}: the key {name!r} is read as {near!r}")
+            block.lines[0] = block.lines[0].replace(name, near, 1)
+            block.path, block.repaired = (*block.path[:-1], near), name
     return blocks, notes
 
 
-def _placed(blocks: list[_Block], dialect: str, places: dict[int, Path], others: list[str]) -> Placed:
+def _nearest(block: _Block, dialect: str) -> str | None:
+    """The key of the dialect that a misspelled one is meant to be; None for one that it has, and for one like none."""
+    known, name = _known_places(dialect), block.path[-1]
+    if name in known or _places(block.path, known):
+        return None
+    plain = re.sub(r"[\s-]+", "_", name)
+    return plain if plain in known else next(iter(difflib.get_close_matches(plain, known, n=1, cutoff=LIKENESS)), None)
+
+
+def _placed(blocks: list[_Block], dialect: str, others: list[str]) -> Placed:
     blocks, notes = _repair_names(blocks, dialect)
     places = _fit(blocks, dialect)
     root = _Section()

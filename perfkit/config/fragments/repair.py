@@ -5,6 +5,7 @@ Comments, and lines of prose in Chinese, keep their full-width punctuation: it i
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -67,6 +68,34 @@ def _newer(lines: list[str]) -> list[str] | None:
     if {line[:1] for line in lines if line} - {"+", "-", " ", "@"} or not {"+", "-"} <= {line[:1] for line in lines}:
         return None
     return ["" if line[:1] in ("-", "@") or line.startswith("+++") else line[1:] for line in lines]
+
+
+def braced(text: str) -> Repaired:
+    """Members of a JSON object, copied without its braces, with these; any other text as it is."""
+    body = text.strip().rstrip(",")
+    if not re.match(r'"[\w.-]+"\s*:', body):
+        return Repaired(text, ())
+    whole = "{" + body + "}"
+    try:
+        json.loads(whole)
+    except (ValueError, RecursionError):
+        return Repaired(text, ())
+    return Repaired(
+        text.replace(body, whole, 1).rstrip().rstrip(","), ("members of an object without its braces: these are added",)
+    )
+
+
+def without_hanging(text: str) -> Repaired:
+    """The text with its first lines moved left where they stand deeper than a key below them: their parent was not copied."""
+    lines = text.split("\n")
+    depths = [len(line) - len(line.lstrip()) for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    first, outer = next(iter(depths), 0), min(depths, default=0)
+    if first <= outer:
+        return Repaired(text, ())
+    end = next(at for at, line in enumerate(lines) if line.strip() and len(line) - len(line.lstrip()) < first)
+    moved = [line[first - outer :] if line.strip() else line for line in lines[:end]]
+    change = "stands below a key that is not in the text; it is read by itself"
+    return Repaired("\n".join([*moved, *lines[end:]]), (say("line {line}: {change}", line="1", change=change),))
 
 
 def as_yaml(text: str) -> Repaired:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.config.fragments.repair import readable
+from perfkit.config.fragments.repair import braced, readable
 from perfkit.config.fragments.secrets import masked
 from perfkit.config.lint.check import SEVERITIES, Problem
 from perfkit.core.discover import constants
@@ -94,7 +94,8 @@ def explain_fragment(text: str, plan: Plan | None = None, *, name: str = "pasted
             name, [f"has {len(text)} characters; a fragment has at most {MAX_CHARACTERS}. Load a file with perfkit.load"]
         )
     shown, num_secrets = masked(text)
-    repaired = readable(shown)
+    read = readable(shown)
+    repaired = braced(read.text)
     notes = (
         [say("secrets masked, of which the value is neither kept nor shown: {number}", number=num_secrets)] if num_secrets else []
     )
@@ -105,7 +106,7 @@ def explain_fragment(text: str, plan: Plan | None = None, *, name: str = "pasted
             prose += [(piece.line + offset, line) for offset, line in enumerate(piece.text.split("\n")) if line.strip()]
         else:
             parts.append(replace(_part(kind, piece), line=piece.line))
-    return Explained(parts=tuple(parts), prose=tuple(prose), notes=(*notes, *repaired.notes))
+    return Explained(parts=tuple(parts), prose=tuple(prose), notes=(*notes, *read.notes, *repaired.notes))
 
 
 def _part(kind: FragmentKind, piece: Piece) -> Part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from perfkit.config.dialects.memory_text import size_of
@@ -11,7 +12,7 @@ from perfkit.config.dialects.registry import dialect_named
 from perfkit.config.dialects.yaml import parse
 from perfkit.config.fragments.meanings import meanings
 from perfkit.config.fragments.place import Path, Placed, flat, placed
-from perfkit.config.fragments.repair import as_yaml
+from perfkit.config.fragments.repair import as_yaml, without_hanging
 from perfkit.config.lint import Problem, lint_text
 from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
@@ -20,6 +21,7 @@ from perfkit.core.spec.checks import LARGEST
 from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import Said, joined, say
 from perfkit.explain.fragments.applied import apply
+from perfkit.explain.fragments.effects import effects
 from perfkit.explain.fragments.kind import Part, Piece
 
 SIZED = ("data", "tensor", "pipeline", "context", "expert", "batch", "micro_batches")
@@ -32,6 +34,8 @@ SIZES = {
 
 def explain_keys(piece: Piece, kind: str) -> Part:
     """The part of keys and values: each with its meaning, checked as far as it states something, and put into the plan."""
+    moved = without_hanging(piece.text)
+    piece = replace(piece, text=moved.text)
     repaired = as_yaml(piece.text)
     dialect = getattr(piece.plan.document, "dialect", "") if piece.plan is not None else ""
     found = placed(repaired.text, dialect)
@@ -45,7 +49,7 @@ def explain_keys(piece: Piece, kind: str) -> Part:
     problems += impossible
     belongs = joined((say("{key} under {parents}", key=key, parents=parents) for key, parents in found.belongs), "; ")
     says = [
-        *(_shifted_note(note, piece) for note in (*repaired.notes, *found.notes)),
+        *(_shifted_note(note, piece) for note in (*moved.notes, *repaired.notes, *found.notes)),
         *_meanings(found, changes, piece.plan),
         *_counts(changes),
     ]
@@ -85,7 +89,10 @@ def _impossible(dialect: str, changes: Mapping[Path, Any], piece: Piece) -> list
     sizes = {name.rpartition(".")[2] for group in SIZED for name in dialect_named(dialect).sizes.get(group, ())}
     return [
         piece.problem(
-            "size-impossible", "error", say("{key} = {value} is no size: a whole number from 1 on", key=key, value=repr(value)[:60])
+            "size-impossible",
+            "error",
+            say("{key} = {value} is no size: a whole number from 1 on", key=key, value=repr(value)[:60]),
+            fix=say("write {value}", value=digits) if (digits := str(value).strip(" ,;.")).isdecimal() else "",
         )
         for path, value in changes.items()
         if (key := path[-1]) in sizes and not (isinstance(value, str) and "$" in value)
@@ -116,6 +123,7 @@ def _patterns(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _meanings(found: Placed, changes: Mapping[Path, Any], plan: Plan | None) -> Iterator[str]:
+    """What each key is for, by the list of keys or by what the reader of the dialect makes of it."""
     known = meanings(found.dialect)
     settings = _settings(plan, found.dialect) if plan is not None else {}
     for key in (*found.asked, *(".".join(path) for path in changes)):
@@ -127,6 +135,10 @@ def _meanings(found: Placed, changes: Mapping[Path, Any], plan: Plan | None) -> 
                 else "{key}: {meaning} (default {default}, the plan has {now})"
             )
             yield say(form, key=key, meaning=meaning.text, default=meaning.default, now=str(now))
+    yield from effects(
+        found.dialect,
+        {path: value for path, value in changes.items() if not {".".join(path), path[0]} & {*known, *found.unknown}},
+    )
 
 
 def _settings(plan: Plan, dialect: str) -> Mapping[Path, Any]:

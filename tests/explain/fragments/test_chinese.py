@@ -23,6 +23,11 @@ MORE = {
     "options": "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2",
     "DeepSpeed": '{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,'
     ' "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}, "bf16": {"enabled": true}}',
+    "keys above their parents": "    data_parallel: 8\nrecompute_config:\n  recompute: [4, 0]",
+    "members without braces": '"zero_optimization": {"stage": 3},\n"bf16": {"enabled": true}',
+    "variables of a command": "A_B9=1 torchrun --nproc_per_node=8 train.py --num-layers 2 --swap-optimizer --fancy-option 3",
+    "settings of experts": "moe_config:\n  expert_num: 64\n  aux_loss_factor: 0.05\ncontext:\n  mode: 1",
+    "a comma behind a size": "parallel_config:\n  pipeline_stage: 2，",
     "half a list": "recompute: [4, 0",
     "a list": "[4, 0]",
     "wide punctuation": "parallel_config：\n  data_parallel：８",

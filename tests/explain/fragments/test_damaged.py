@@ -16,6 +16,14 @@ READ = {
     " parallel_config:\n-  data_parallel: 8\n+  data_parallel: 4": ["keys"],
     "[parallelism]\ntensor_parallel_degree = 8\n\n[training]\nseq_len = 8192": ["toml_tables"],
     "parallel_config:\n  data_parallel: 8\n\nexport MS_ALLOC_CONF=enable_vmm:True": ["keys", "environment"],
+    "  data_parallel: 8\n  model_parallel: 4\nrecompute_config:\n  recompute: [4, 0]": ["keys"],
+    '"zero_optimization": {"stage": 3},\n"train_micro_batch_size_per_gpu": 2,': ["deepspeed"],
+    "MASTER_ADDR=10.0.0.1 torchrun --nproc_per_node=8 train.py --tensor-model-parallel-size 2": ["launch"],
+    "model.model_config.num_layers=40\nparallel_config.pipeline_stage=4": ["keys"],
+    "self.model_config.num_layers = 40": ["code"],
+    "cfg = dict(tensor_model_parallel_size=4,\n    pipeline_model_parallel_size=2)": ["literal"],
+    "paralel_config:\n  data_parallel: 8": ["keys"],
+    "Name        Self CUDA   CUDA total  # of Calls\naten::mm    1.2ms       1.2ms       100": ["printed_table"],
     "MODEL_ARGS:\n  --tensor-model-parallel-size: 2": ["keys", "options"],
     "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP": ["keys"],
 }
@@ -74,3 +82,51 @@ def test_a_size_that_no_job_has_is_an_error_by_itself(value):
     found = explain_fragment(f"parallel_config:\n  data_parallel: {value}\n")
     assert [one.rule for one in found.problems if one.severity == "error"] == ["size-impossible"]
     assert not explain_fragment("parallel_config:\n  data_parallel: $DP\n").problems
+
+
+def says(text):
+    return "\n".join(str(line) for part in explain_fragment(text).parts for line in part.says)
+
+
+def test_keys_above_their_parents_are_read_by_themselves():
+    (part,) = explain_fragment("    data_parallel: 8\n    model_parallel: 4\nrecompute_config:\n  recompute: [4, 0]").parts
+    assert part.problems == ()
+    assert {one.name: one.value for one in part.figures}["devices of the stated sizes"] == 32
+    assert "data_parallel under parallel_config" in str(part.belongs)
+    assert part.corrected.splitlines()[0] == "recompute_config:"
+
+
+def test_every_setting_is_told_what_it_decides_and_none_is_left_out():
+    text = says("moe_config:\n  expert_num: 64\n  aux_loss_factor: 0.05\n  capacity_factor: 1.5\ncontext:\n  mode: 1")
+    assert "moe_config.expert_num = 64\n" in text
+    assert "moe_config.aux_loss_factor = 0.05: how experts are scored" in text
+    assert "moe_config.capacity_factor = 1.5" in text
+    assert "context.mode: 0 compiles a graph, 1 runs operator by operator" in text
+    text = says("--tensor-model-parallel-size 4 --swap-optimizer --fancy-option 3")
+    assert "--tensor-model-parallel-size: 4\n" in text
+    assert "--swap-optimizer: on; memory and time: optimizer states wait on the host" in text
+    assert "--fancy-option: 3; not known to perfkit" in text
+
+
+def test_a_launch_line_tells_its_variables_and_options():
+    text = says("HCCL_BUFFSIZE=200 NCCL_IB_X9=1 torchrun --nproc_per_node=8 pretrain_gpt.py --num-layers 32 --swap-optimizer")
+    assert "HCCL_BUFFSIZE = 200: " in text
+    assert "NCCL_IB_X9 = 1: not known to perfkit" in text
+    assert "--num-layers: 32" in text
+    assert "--swap-optimizer: on; memory and time" in text
+    assert "nproc" not in text
+
+
+def test_a_size_with_a_comma_is_told_what_to_write():
+    (problem,) = explain_fragment("parallel_config:\n  pipeline_stage: 2，\n").problems
+    assert str(problem.fix) == "write 2"
+
+
+def test_members_of_another_frameworks_object_are_no_error_of_this_one():
+    found = explain_fragment('"zero_optimization": {"stage": 3, "overlap_comm": true},\n"bf16": {"enabled": true}')
+    assert found.problems == ()
+    assert "bf16 is on" in says('"zero_optimization": {"stage": 3},\n"bf16": {"enabled": true},')
+
+
+def test_lines_of_prose_with_wide_gaps_are_no_table():
+    assert explain_fragment("this   is   some   text: with gaps\nand   a  line").parts == ()

@@ -18,7 +18,7 @@ _LINE = re.compile(
     r"^\s*(?:import\s+\w|from\s+[\w.]+\s+import\b|class\s+\w+|(?:async\s+)?def\s+\w+|(?:for|while|if|elif|with|try|else|except)\b.*:\s*(?:#.*)?$"
     r"|@\w|return\b|raise\s|assert\s|\w+(?:\.\w+)*\s*\(|\"\"\"|[a-z_]\w*(?:\.\w+|\[[^\]]*\])*\s*[-+*/]?=(?!=)\s*[\w\"'(\[{-])"
 )
-_SETTING = re.compile(r"^\s*\w+_config(?:\.\w+)+\s*=")
+_SETTING = re.compile(r"^\s*(?!self\.)(?:\w+\.)*\w+_config(?:\.\w+)+\s*=")
 SETTERS = ("set_context", "context", "set_auto_parallel_context", "set_memory", "set_jit_level")
 
 

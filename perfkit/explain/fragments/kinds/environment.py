@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from perfkit.config.fragments.meanings import ENVIRONMENT, meanings
-from perfkit.config.fragments.secrets import MASK
 from perfkit.config.lint import Problem, lint_text
 from perfkit.config.lint.subjects import Environment, environment_of
 from perfkit.core.figure import Figure, figure
 from perfkit.core.texts import say
 from perfkit.core.units import MIB
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
+from perfkit.explain.fragments.variables import STARTED, variable_lines
 
 _LINE = re.compile(r"^\s*(?:export\s+\w+=|set(?:env)?\s+[A-Z]\w*[= ]|(?:[A-Z][A-Z0-9_]{2,}|GLOG_v)=(?!\s*\())")
 _OS = re.compile(r"^(\s*)os\.environ\[\s*['\"](\w+)['\"]\s*\]\s*=\s*['\"]?([^'\"#]*)['\"]?", re.MULTILINE)
@@ -23,29 +22,13 @@ _DRY = ("MS_SIMULATION_LEVEL", "MS_KERNEL_LAUNCH_SKIP")
 def _read(piece: Piece) -> Part:
     text = _SETENV.sub(r"\1export \2=", _OS.sub(r"\1export \2='\3'", piece.text))
     environment = environment_of(piece.name, text)
-    known = meanings(ENVIRONMENT)
-    says = []
-    for one in environment.variables:
-        meaning = known.get(one.name)
-        value = "a secret, not shown" if one.value == MASK else one.value
-        says.append(
-            say(
-                "{key} = {value}: {meaning} (default {default})",
-                key=one.name,
-                value=value,
-                meaning=meaning.text,
-                default=meaning.default,
-            )
-            if meaning
-            else say("{key} = {value}: not known to perfkit", key=one.name, value=value)
-        )
     return Part(
         kind=FRAGMENT.name,
         title=say("environment: {number} variables", number=len(environment.variables))
         if len(environment.variables) != 1
         else "environment: one variable",
         belongs="the script that starts training, before the command",
-        says=tuple(says),
+        says=tuple(variable_lines(environment)),
         figures=tuple(_figures(environment)),
         problems=tuple(_problems(piece, text, environment)),
     )
@@ -83,6 +66,6 @@ FRAGMENT = FragmentKind(
     title="environment variables",
     looks_for="lines such as `export NAME=value` or `os.environ[...] = ...`",
     order=20,
-    claims=lambda line: _LINE.match(line) is not None or _OS.match(line) is not None,
+    claims=lambda line: (_LINE.match(line) is not None and STARTED.match(line) is None) or _OS.match(line) is not None,
     read=_read,
 )

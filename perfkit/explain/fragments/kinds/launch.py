@@ -7,16 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.megatron import OPTION
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
+from perfkit.config.lint.subjects import environment_of
 from perfkit.core.errors import InputError
 from perfkit.core.figure import figure
 from perfkit.core.texts import say
+from perfkit.explain.fragments.effects import option_lines
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
+from perfkit.explain.fragments.variables import PROGRAMS, STARTED, variable_lines
 
-_LINE = re.compile(
-    r"^\s*(?:nohup\s+|time\s+|exec\s+)*(?:[A-Z_]+=\S+\s+)*"
-    r"(?:msrun|torchrun|mpirun|mpiexec|srun|deepspeed|accelerate\s+launch|python3?(?:\.\d+)?\s+(?:-\w\s+\S+\s+)*\S+|bash\s+\S+\.sh)\b"
-)
+_LINE = re.compile(rf"^\s*(?:nohup\s+|time\s+|exec\s+)*(?:[A-Z_]\w*=\S+\s+)*{PROGRAMS}\b")
 WORKERS = ("worker_num", "num_processes", "nproc", "np", "n")
 EACH = ("local_worker_num", "nproc_per_node", "num_gpus")
 NODES = ("nnodes", "num_nodes", "num_machines")
@@ -45,10 +46,20 @@ def _read(piece: Piece) -> Part:
     return Part(
         kind=FRAGMENT.name,
         title=say("a launch line of {program}", program=_program(piece.text)),
-        says=tuple(_says(values, piece.text, devices)),
+        says=(*_variables(piece), *_says(values, piece.text, devices), *_options(piece)),
         figures=tuple(stated),
         problems=tuple(problems),
     )
+
+
+def _variables(piece: Piece) -> list[str]:
+    return variable_lines(environment_of(piece.name, piece.text)) if STARTED.match(piece.text) else []
+
+
+def _options(piece: Piece) -> list[str]:
+    """Megatron's options behind the script, those of the program that starts it left out."""
+    _, script, behind = piece.text.partition(".py ")
+    return option_lines(parse(behind, piece.name, FLAGS, LISTS).values) if script and OPTION.search(behind) else []
 
 
 def _program(text: str) -> str:

@@ -16,7 +16,7 @@ from perfkit.core.texts import say
 from perfkit.explain.fragments.keys_part import explain_keys
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
-_OPENS = re.compile(r"^\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:dict\()?[\[{]")
+_OPENS = re.compile(r"^\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:(?:dict\()?[\[{]|dict\(\s*(?:[A-Za-z_]\w*\s*=|$))")
 _NAME = re.compile(r"^\s*([A-Za-z_]\w*)\s*=\s*")
 MAX_DEPTH_TEXT = 200_000
 
@@ -62,9 +62,19 @@ def _parsed(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return ast.literal_eval(re.sub(r"^\s*dict\(\s*(?=\{)", "(", text).strip())
+        return _value(ast.parse(text.strip(), mode="eval").body)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return None
+
+
+def _value(node: ast.expr) -> Any:
+    """The value of a literal, in which dict() may stand for braces. Raises ValueError for anything else."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and len(node.args) < 2:
+        found = _value(node.args[0]) if node.args else {}
+        return {**found, **{word.arg: _value(word.value) for word in node.keywords if word.arg}}
+    if isinstance(node, ast.Dict) and all(node.keys):
+        return {ast.literal_eval(key): _value(value) for key, value in zip(node.keys, node.values, strict=True) if key}
+    return ast.literal_eval(node)
 
 
 def _is_rank_table(value: Mapping[str, Any]) -> bool:

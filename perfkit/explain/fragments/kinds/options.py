@@ -11,6 +11,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.figure import figure
 from perfkit.core.texts import say
 from perfkit.explain.fragments.applied import apply
+from perfkit.explain.fragments.effects import option_lines
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
 _LINE = re.compile(r"^\s*(?:[A-Z_]+=(?:\(|\")\s*)?--[a-z][\w-]+")
@@ -29,10 +30,7 @@ def _read(piece: Piece) -> Part:
         piece.problem(one.rule, one.severity, one.message, line=one.line, key=one.key, fix=one.fix)
         for one in lint_text("fragment.sh", piece.text, ["config"]).problems
     ]
-    says: list[str] = [
-        say("--{key}: {value}", key=name.replace("_", "-"), value="on" if value is True else str(value))
-        for name, value in values.items()
-    ]
+    says = option_lines(values)
     figures = []
     stated = [values[name] for name in SIZES if isinstance(values.get(name), int)]
     if stated:

@@ -1,4 +1,4 @@
-"""A printed table: rows of cells with bars, tabs or commas; formulas of letters in it are computed for the plan."""
+"""A printed table: rows of cells with bars, tabs, commas or wide gaps; formulas of letters in it are computed for the plan."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from perfkit.predict.cost.flops import training_flops
 
 _BAR, _RULE = re.compile(r"^\s*\|.*\|\s*$"), re.compile(r"^[\s|:+-]+$")
 _CELLS = re.compile(r"\t|,(?![^(]*\))")
+_GAP = re.compile(r"\s{2,}")
+_MEASURED = re.compile(r"^[-+]?\d[\d.,]*\s?(?:%|[nuµm]?s|[KMGT]?i?[bB])?$")
+MAX_NAME = 24
+"""Letters that the name of a column has at most."""
 _NUMBER = re.compile(r"^[-+]?[\d.,]+\s*%?$")
 
 
@@ -22,9 +26,14 @@ def _rows(text: str) -> list[list[str]]:
     rows = []
     for line in text.split("\n"):
         if line.strip() and not _RULE.match(line):
-            cells = line.strip().strip("|").split("|") if _BAR.match(line) else _CELLS.split(line)
+            cells = line.strip().strip("|").split("|") if _BAR.match(line) else _split(line)
             rows.append([cell.strip().replace("\\*", "*") for cell in cells])
     return rows
+
+
+def _split(line: str) -> list[str]:
+    spaced = _GAP.split(line.strip())
+    return spaced if len(spaced) > 2 and "\t" not in line else _CELLS.split(line)
 
 
 def _read(piece: Piece) -> Part:
@@ -112,13 +121,17 @@ def _errata(
 
 
 def _claims(line: str) -> bool:
-    return _BAR.match(line) is not None or (line.count("\t") > 1 and bool(line.strip()))
+    cells = _GAP.split(line.strip())
+    measured = sum(_MEASURED.match(cell) is not None for cell in cells)
+    names = len(cells) > 3 and not measured and all(len(cell) <= MAX_NAME and not set(cell) & set(":={}()") for cell in cells)
+    spaced = len(cells) > 2 and (measured > 1 or names or _RULE.match(line) is not None)
+    return _BAR.match(line) is not None or (line.count("\t") > 1 and bool(line.strip())) or spaced
 
 
 FRAGMENT = FragmentKind(
     name="printed_table",
     title="a printed table",
-    looks_for="rows with bars, or cells with tabs",
+    looks_for="rows with bars, or cells with tabs or two spaces between them",
     order=40,
     claims=_claims,
     read=_read,
