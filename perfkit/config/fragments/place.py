@@ -38,7 +38,7 @@ class Placed:
     """A fragment in its place: YAML text of `dialect` with all parents, and for every line of it the line in the fragment.
 
     `belongs` says for each key of the fragment without its parents where it belongs, `asked` are keys without a value, `unknown`
-    those that no place of any dialect has, `notes` what was read differently from how it is written.
+    those that no place of any dialect has, `misspelled` the line of each key that is read as another one, and both.
     """
 
     dialect: str
@@ -47,7 +47,7 @@ class Placed:
     belongs: tuple[tuple[str, str], ...] = ()
     asked: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    misspelled: tuple[tuple[int, str, str], ...] = ()
     also: tuple[str, ...] = ()
 
 
@@ -175,16 +175,16 @@ def _places(path: Path, known: Mapping[str, tuple[Path, ...]]) -> tuple[Path, ..
     return found if not above else tuple(place for place in found if place[-len(above) :] == tuple(above))
 
 
-def _repair_names(blocks: list[_Block], dialect: str) -> tuple[list[_Block], list[str]]:
-    """Misspelled keys by the nearest one that the dialect has."""
-    notes = []
+def _repair_names(blocks: list[_Block], dialect: str) -> tuple[list[_Block], list[tuple[int, str, str]]]:
+    """Misspelled keys by the nearest one that the dialect has; the line of each, and both."""
+    misspelled = []
     for block in blocks:
         name, near = block.path[-1], _nearest(block, dialect)
         if near is not None:
-            notes.append(f"line {block.first}: the key {name!r} is read as {near!r}")
+            misspelled.append((block.first, name, near))
             block.lines[0] = block.lines[0].replace(name, near, 1)
             block.path, block.repaired = (*block.path[:-1], near), name
-    return blocks, notes
+    return blocks, misspelled
 
 
 def _nearest(block: _Block, dialect: str) -> str | None:
@@ -197,7 +197,7 @@ def _nearest(block: _Block, dialect: str) -> str | None:
 
 
 def _placed(blocks: list[_Block], dialect: str, others: list[str]) -> Placed:
-    blocks, notes = _repair_names(blocks, dialect)
+    blocks, misspelled = _repair_names(blocks, dialect)
     places = _fit(blocks, dialect)
     root = _Section()
     belongs, asked, unknown = [], [], []
@@ -219,7 +219,7 @@ def _placed(blocks: list[_Block], dialect: str, others: list[str]) -> Placed:
     lines: dict[int, int] = {}
     _write(root, 0, out, lines)
     also = tuple(f"{name}: {'.'.join(place)}" for name in others for place in dict.fromkeys(_fit(blocks, name).values()) if place)
-    return Placed(dialect, "\n".join(out) + "\n", lines, tuple(belongs), tuple(asked), tuple(unknown), tuple(notes), also)
+    return Placed(dialect, "\n".join(out) + "\n", lines, tuple(belongs), tuple(asked), tuple(unknown), tuple(misspelled), also)
 
 
 def _write(section: _Section, depth: int, out: list[str], lines: dict[int, int]) -> None:

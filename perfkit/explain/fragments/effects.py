@@ -37,7 +37,7 @@ def effects(dialect: str, settings: Mapping[Path, Any]) -> Iterator[str]:
 
 def option_lines(options: Mapping[str, Any]) -> list[str]:
     """The same of options of Megatron or MindSpeed, as they are written on a command line."""
-    found = []
+    found: list[str] = []
     for name, value in list(options.items())[:MAX_SETTINGS]:
         decides = reason_of("megatron", name) or _decided("megatron", (name,), value)
         form = "--{key}: {value}" if decides is None else "--{key}: {value}; {meaning}"

@@ -45,11 +45,22 @@ def explain_keys(piece: Piece, kind: str) -> Part:
     problems = [_shifted(one, piece) for one in lint_text("fragment.yaml", piece.text).problems]
     values, corrected = _values(found), _corrected(found, bool(repaired.notes))
     changes = flat(values) if values else {}
+    problems += [
+        piece.problem(
+            "misspelled-key",
+            "warning",
+            say("the key {name} is read as {near}; the program does not", name=repr(name), near=repr(near)),
+            line=line,
+            key=name,
+            fix=say("write {value}", value=near),
+        )
+        for line, name, near in found.misspelled
+    ]
     impossible = _impossible(found.dialect, changes, piece)
     problems += impossible
     belongs = joined((say("{key} under {parents}", key=key, parents=parents) for key, parents in found.belongs), "; ")
     says = [
-        *(_shifted_note(note, piece) for note in (*moved.notes, *repaired.notes, *found.notes)),
+        *(_shifted_note(note, piece) for note in (*moved.notes, *repaired.notes)),
         *_meanings(found, changes, piece.plan),
         *_counts(changes),
     ]
@@ -113,7 +124,7 @@ def _corrected(found: Placed, repaired: bool) -> str:
     for one in check_patterns(list(_patterns(_values(found)))):
         if not one.matched and one.repaired:
             text = text.replace(f"'{one.pattern}'", f"'{one.repaired}'").replace(f'"{one.pattern}"', f'"{one.repaired}"')
-    return text if repaired or found.belongs or found.notes or text != found.text else ""
+    return text if repaired or found.belongs or found.misspelled or text != found.text else ""
 
 
 def _patterns(values: Mapping[str, Any]) -> Iterator[str]:

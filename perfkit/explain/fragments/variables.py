@@ -19,7 +19,8 @@ STARTED = re.compile(rf"^\s*(?:[A-Z_]\w*=\S+\s+)+{PROGRAMS}\b")
 
 def variable_lines(environment: Environment) -> list[str]:
     """A sentence a variable: its value, what it is for and its default; of one that is not known, that it is not."""
-    known, says = meanings(ENVIRONMENT), []
+    known = meanings(ENVIRONMENT)
+    says: list[str] = []
     for one in environment.variables:
         meaning = known.get(one.name)
         value = "a secret, not shown" if one.value == MASK else one.value

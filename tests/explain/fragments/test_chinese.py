@@ -28,6 +28,7 @@ MORE = {
     "variables of a command": "A_B9=1 torchrun --nproc_per_node=8 train.py --num-layers 2 --swap-optimizer --fancy-option 3",
     "settings of experts": "moe_config:\n  expert_num: 64\n  aux_loss_factor: 0.05\ncontext:\n  mode: 1",
     "a comma behind a size": "parallel_config:\n  pipeline_stage: 2，",
+    "a misspelled key": "paralel_config:\n  data_parallel: 8",
     "half a list": "recompute: [4, 0",
     "a list": "[4, 0]",
     "wide punctuation": "parallel_config：\n  data_parallel：８",

@@ -122,6 +122,14 @@ def test_a_size_with_a_comma_is_told_what_to_write():
     assert str(problem.fix) == "write 2"
 
 
+def test_a_misspelled_key_is_a_warning_at_its_line():
+    found = explain_fragment("export HCCL_BUFFSIZE=200\nparalel_config:\n  data_parallel: 8\n")
+    (problem,) = found.problems
+    assert (problem.rule, problem.severity, problem.line) == ("misspelled-key", "warning", 2)
+    assert str(problem.fix) == "write parallel_config"
+    assert explain_fragment("nothing_like_it: 3\nnor_this: 4").problems == ()
+
+
 def test_members_of_another_frameworks_object_are_no_error_of_this_one():
     found = explain_fragment('"zero_optimization": {"stage": 3, "overlap_comm": true},\n"bf16": {"enabled": true}')
     assert found.problems == ()
