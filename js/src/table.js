@@ -1,6 +1,7 @@
 // A table: sticky header, numbers to the right, sortable columns, rows that can be chosen by mouse or keyboard, CSV and copy. One that
-// is higher than its place says at its end how many rows it has, and shows them all when asked.
-import { csv, download, el } from "./dom.js";
+// is higher than its place says at its end how many rows it has, and shows them all when asked; one that is wider folds columns.
+import { csv, download, el, freshId } from "./dom.js";
+import { fold } from "./table_fold.js";
 import { t } from "./texts.js";
 
 /** Puts a text into a cell, with a link where there is one to a page beside this one; no other address is followed. A name that is
@@ -18,6 +19,7 @@ export class Table {
     this.onRow = onRow;
     this.sort = null;
     this.chosen = new Set();
+    this.opened = new Set();
     this.root = el("div", { class: "pk-table" });
   }
 
@@ -40,9 +42,10 @@ export class Table {
     this.content.columns.forEach((column, at) => {
       column.text.forEach((cell, row) => {
         if (cell !== before.columns[at].text[row] || column.links?.[row] || column.values?.[row] !== before.columns[at].values?.[row])
-          fill(this.body.rows[row].cells[at], column, row);
+          fill(this.rows[row].cells[at], column, row);
       });
     });
+    for (const below of this.body.querySelectorAll(".pk-detail")) below.replaceChildren(this.lines(Number(below.previousElementSibling.dataset.row)));
   }
 
   length() {
@@ -52,7 +55,8 @@ export class Table {
   draw() {
     const { content } = this;
     const head = el("tr", {}, content.columns.map((column, index) => this.headCell(column, index)));
-    this.body = el("tbody", {}, this.order().map((row) => this.row(row)));
+    this.rows = this.order().map((row) => this.row(row));
+    this.body = el("tbody", {}, this.rows);
     const label = content.label || content.title || "table";
     const table = el("table", { "aria-label": label }, el("thead", {}, head), this.body);
     const shown = this.length();
@@ -60,7 +64,53 @@ export class Table {
     const none = shown === 0 ? el("p", { class: "pk-note" }, t("No rows.")) : null;
     this.root.classList.toggle("pk-tiles", content.look === "tiles");
     const scroll = el("div", { class: "pk-scroll", tabindex: "0", role: "group", "aria-label": label }, table);
-    this.root.replaceChildren(...[this.bar(), scroll, none, this.foot(scroll, table, more)].filter(Boolean));
+    this.root.replaceChildren(...[this.bar(), this.sensor(scroll, table), scroll, none, this.foot(scroll, table, more)].filter(Boolean));
+  }
+
+  /** What has the width of the table's place and no height: when it changes, or the words of the table do, columns are folded anew. */
+  sensor(scroll, table) {
+    const node = el("div", { class: "pk-width" });
+    const { columns, look } = this.content;
+    const kinds = columns.map((column) => ({ numeric: column.numeric, short: isShort(column) }));
+    this.fit = () => look !== "tiles" && fold(scroll, table, kinds, this.rows, (row, folded) => this.more(row, folded));
+    this.width?.disconnect();
+    this.width = new ResizeObserver(this.fit);
+    this.width.observe(node);
+    return node;
+  }
+
+  /** The button that shows what is folded of a row, below it; of a table's only row it is shown. */
+  more(row, folded) {
+    this.folded = folded;
+    const index = Number(row.dataset.row);
+    const id = freshId("row");
+    const button = el("button", { type: "button", class: "pk-more", "aria-controls": id, "aria-label": t("More of this row") });
+    const draw = () => {
+      const open = this.opened.has(index);
+      button.setAttribute("aria-expanded", String(open));
+      if (row.nextElementSibling?.id === id) row.nextElementSibling.remove();
+      if (open) row.after(el("tr", { class: "pk-detail", id }, this.lines(index)));
+    };
+    button.addEventListener("click", (event) => {
+      event.stopPropagation();
+      if (!this.opened.delete(index)) this.opened.add(index);
+      draw();
+    });
+    if (this.rows.length === 1) this.opened.add(index);
+    draw();
+    return button;
+  }
+
+  /** The folded columns of a row, one a line. */
+  lines(index) {
+    const { columns } = this.content;
+    const shown = this.folded.map((at) => columns[at]).filter((column) => column.text[index]);
+    const line = (column) => {
+      const value = el("dd", {});
+      fill(value, column, index);
+      return [el("dt", {}, heading(column)), value];
+    };
+    return el("td", { colSpan: columns.length - this.folded.length + 1 }, el("dl", {}, shown.flatMap(line)));
   }
 
   /** Below a table that its place cuts off: how many rows there are, and the way to all of them. */
@@ -74,6 +124,7 @@ export class Table {
       turn.textContent = whole ? t("Fewer rows") : t("All {0} rows", this.length());
       turn.hidden = !whole && scroll.scrollHeight <= scroll.clientHeight + 1;
       foot.hidden = turn.hidden && !more;
+      if (scroll.scrollWidth > scroll.clientWidth + 1) requestAnimationFrame(this.fit);
     };
     turn.addEventListener("click", () => {
       this.whole = !this.whole;
@@ -103,7 +154,7 @@ export class Table {
   headCell(column, index) {
     const sorted = this.sort?.column === index ? this.sort.direction : null;
     const button = el("button", { type: "button", class: "pk-sort", onclick: () => this.sortBy(index) },
-      column.label, column.unit ? el("span", { class: "pk-unit" }, ` ${column.unit}`) : null,
+      column.label, column.unit ? el("span", { class: "pk-unit" }, parted(` ${column.unit}`)) : null,
       sorted ? el("span", { "aria-hidden": "true" }, sorted > 0 ? " ▲" : " ▼") : null);
     return el("th", {
       scope: "col",
@@ -129,8 +180,8 @@ export class Table {
   onKey(event, row, index) {
     if (event.target !== row) return; // a link in it
     if (event.key === "Enter" || event.key === " ") this.choose(index);
-    else if (event.key === "ArrowDown") row.nextElementSibling?.focus();
-    else if (event.key === "ArrowUp") row.previousElementSibling?.focus();
+    else if (event.key === "ArrowDown") this.rows[this.rows.indexOf(row) + 1]?.focus();
+    else if (event.key === "ArrowUp") this.rows[this.rows.indexOf(row) - 1]?.focus();
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -145,7 +196,7 @@ export class Table {
 
   mark() {
     if (!this.content.selectable) return;
-    for (const row of this.body.rows) row.setAttribute("aria-selected", String(this.chosen.has(Number(row.dataset.row))));
+    for (const row of this.rows) row.setAttribute("aria-selected", String(this.chosen.has(Number(row.dataset.row))));
   }
 
   sortBy(column) {
@@ -188,6 +239,11 @@ function leastWidth(column) {
 
 function longestWord(texts) {
   return Math.max(0, ...texts.slice(0, 200).flatMap((text) => text.split(/\s+/).map((word) => word.length)));
+}
+
+/** A unit that may go on in the next line behind a slash. */
+function parted(unit) {
+  return unit.split(/(?<=\/)/).flatMap((part) => [part, el("wbr")]);
 }
 
 function heading(column) {

@@ -21,6 +21,8 @@ from perfkit.explain.dependencies import MEETING, Dependencies, dependencies
 
 KINDS = ("computing", "communication", "copy", "host", "launch", "graph", "delay", "unlinked")
 
+ROUNDED_NS = 1
+"""Up to here a gap is what rounding left of two times, which no clock tells: it belongs to what ended before it."""
 GRAPH_LEAST = 8
 """A call that launched so many executions launched a graph; an operator's own call launches a few at the most."""
 
@@ -47,7 +49,7 @@ def path_of(graph: Dependencies) -> pd.DataFrame:
     at_ns = graph.end_ns
     rank = ranks[node] if node >= 0 else -1
     while node >= 0 and at_ns > graph.start_ns:
-        if ends[node] < at_ns:
+        if at_ns - ends[node] > ROUNDED_NS:
             rank = ranks[node]
             known = bool(segments)
             kind = _between(node, after, kinds, launchers, launched) if known else "unlinked"

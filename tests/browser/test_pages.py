@@ -146,7 +146,7 @@ COVERED_CODE = """() => {
   const lines = (one) => (words.selectNodeContents(one), [...words.getClientRects()]);
   const kinds = "#content :is(.pk-sentence, .pk-status, .pk-notes li, button, input, select)";
   const boxes = [...document.querySelectorAll(kinds)]
-    .filter((one) => one.checkVisibility() && !one.closest(".cell-source, .pk-tl-scroll"))
+    .filter((one) => one.checkVisibility() && !one.closest(".cell-source, .pk-tl-scroll, .pk-scroll"))
     .flatMap((one) => (one.matches("p, li, div") ? lines(one) : [one.getBoundingClientRect()]).map((box) => [one, box]));
   const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
     && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
@@ -159,6 +159,10 @@ OVERFLOW = """() => {
   return more > 0 ? [`${more} pixels wider than the window`] : [];
 }"""
 """Whether a page is wider than the window."""
+CUT_TABLES = """() => [...document.querySelectorAll(".pk-scroll")].filter((one) => one.checkVisibility())
+  .filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => `${one.closest(".pk-panel").dataset.panel}: ${one.ariaLabel} is ${one.scrollWidth - one.clientWidth} pixels wider`)"""
+"""Tables that are wider than their place."""
 PARTED_FIGURES = """() => [...document.querySelectorAll(".pk-sentence, .pk-notes li")]
   .map((one) => one.textContent).filter((text) => /\\d\\u2009\\d|\\d [%\u00b5A-Za-z]/.test(text))"""
 """Sentences with a figure that the end of a line may part."""
@@ -219,7 +223,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
 def unreadable(page: Page) -> list[str]:
     """What overflows, is cut, crowded or covered on a page, once its charts have taken the width of the window."""
     for _ in range(40):
-        found = [one for script in (OVERFLOW, CUT_WORDS, NO_ROOM, COVERED_CODE, PARTED_FIGURES) for one in page.evaluate(script)]
+        found = [one for script in (OVERFLOW, CUT_WORDS, CUT_TABLES, NO_ROOM, COVERED_CODE, PARTED_FIGURES) for one in page.evaluate(script)]
         if not found:
             break
         page.wait_for_timeout(250)

@@ -171,6 +171,17 @@ def test_every_segment_of_a_path_by_hand():
     ]
 
 
+def test_what_rounding_left_of_two_times_is_no_gap():
+    # The step ends 1 behind its last piece, and c begins 1 behind b, on a clock that counts by 1.
+    rows = [(0, "a", "host", 100, 20), (0, "b", "computing", 130, 49), (3, "c", "communication", 180, 40)]
+    assert told(graph_of(rows, [(0, 1), (1, 2)], (100, 221))) == [
+        (0, "a", "host", 100, 20),
+        (0, "b", "launch", 120, 10),
+        (0, "b", "computing", 130, 50),
+        (3, "c", "communication", 180, 41),
+    ]
+
+
 def test_of_two_predecessors_the_later_one_binds_and_what_ends_after_the_step_is_not_of_it():
     nodes = [(0, "early", "computing", 0, 30), (1, "late", "computing", 0, 60), (0, "last", "computing", 60, 10)]
     beyond = [*nodes, (0, "next step", "computing", 70, 100)]
