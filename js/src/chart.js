@@ -1,5 +1,6 @@
 // A chart: the specification becomes a live view once, later only its named data sets and parameters are replaced.
 import { afterFrame, csv, download, el, freshId, popover } from "./dom.js";
+import { hideOverlapping } from "./labels.js";
 import { loadModule } from "./load_module.js";
 import { narrowConfig, narrowed } from "./narrow.js";
 import { Table } from "./table.js";
@@ -126,7 +127,7 @@ export class Chart {
     if (this.sized && this.width()) view.signal("width", this.width());
     await view.initialize(host).runAsync();
     if (this.narrow && columns > 1 && legendEnd(view) > this.width()) return this.embed(1);
-    this.reach();
+    this.settle();
     this.drawTable();
   }
 
@@ -140,7 +141,7 @@ export class Chart {
       if (!this.changeNumbers(vega, name, columns)) this.setData(this.view, name, columns);
     }
     await this.view.runAsync();
-    this.reach();
+    this.settle();
     this.drawTable();
   }
 
@@ -189,7 +190,7 @@ export class Chart {
   }
 
   fit() {
-    this.reach();
+    this.settle();
     if (this.view && this.plot.clientWidth && this.isNarrow() !== this.narrow) {
       this.narrow = this.isNarrow();
       this.rebuild(this.description, this.datasets, this.params);
@@ -197,11 +198,12 @@ export class Chart {
     }
     const width = this.width();
     if (!this.sized || !this.view || !width || this.view.signal("width") === width) return;
-    this.enqueue(() => this.view.signal("width", width).runAsync().then(() => this.reach()));
+    this.enqueue(() => this.view.signal("width", width).runAsync().then(() => this.settle()));
   }
 
-  /** Lets the keyboard scroll a drawing that is wider than its place. */
-  reach() {
+  /** Hides words that stand over others, and lets the keyboard scroll a drawing that is wider than its place. */
+  settle() {
+    hideOverlapping(this.plot);
     if (this.plot.scrollWidth > this.plot.clientWidth) this.plot.tabIndex = 0;
     else this.plot.removeAttribute("tabindex");
   }

@@ -10,7 +10,15 @@ function fill(cell, { text: texts, values, links }, row) {
   const [text, href] = [texts[row], links?.[row]];
   if (typeof values?.[row] === "string" && text?.includes("…") && values[row] !== text) cell.title = values[row];
   else cell.removeAttribute("title");
-  cell.replaceChildren(href && /^\w+(?:\.ipynb)?(?:#|$)/.test(href) && text ? el("a", { href }, text) : text ?? "");
+  cell.replaceChildren(...(href && /^\w+(?:\.ipynb)?(?:#|$)/.test(href) && text ? [el("a", { href }, text)] : parted(text ?? "")));
+}
+
+// A name without spaces that is longer goes on in the next line behind a slash, dot or underscore.
+const LONG_WORD = 14;
+
+/** A text as nodes between which a line may end. */
+function parted(text) {
+  return /\S/.test(text) && longestWord([text]) > LONG_WORD ? text.split(/(?<=[/._])(?=\w)/).flatMap((part) => [part, el("wbr")]) : [text];
 }
 
 export class Table {
@@ -154,7 +162,7 @@ export class Table {
   headCell(column, index) {
     const sorted = this.sort?.column === index ? this.sort.direction : null;
     const button = el("button", { type: "button", class: "pk-sort", onclick: () => this.sortBy(index) },
-      column.label, column.unit ? el("span", { class: "pk-unit" }, parted(` ${column.unit}`)) : null,
+      column.label, column.unit ? el("span", { class: "pk-unit" }, " ", parted(column.unit)) : null,
       sorted ? el("span", { "aria-hidden": "true" }, sorted > 0 ? " ▲" : " ▼") : null);
     return el("th", {
       scope: "col",
@@ -239,11 +247,6 @@ function leastWidth(column) {
 
 function longestWord(texts) {
   return Math.max(0, ...texts.slice(0, 200).flatMap((text) => text.split(/\s+/).map((word) => word.length)));
-}
-
-/** A unit that may go on in the next line behind a slash. */
-function parted(unit) {
-  return unit.split(/(?<=\/)/).flatMap((part) => [part, el("wbr")]);
 }
 
 function heading(column) {

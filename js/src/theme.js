@@ -19,6 +19,7 @@ export function vegaConfig(node, own = {}) {
         labelColor: muted, titleColor: muted, titleFontWeight: 500, gridColor: grid, domainColor: grid, tickColor: grid,
         labelFontSize: 12, titleFontSize: 12, labelLimit: 260, titlePadding: 10,
       },
+      axisX: { labelSeparation: 14 }, // the last number of an axis ends at its end, which is nearer to the one before
       range: { category: CATEGORIES },
       legend: { orient: "top", labelColor: text, titleColor: muted, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12, labelLimit: 260 },
       title: { color: text, subtitleColor: muted, fontSize: 13, fontWeight: 600, subtitleFontSize: 12, anchor: "start" },

@@ -161,11 +161,26 @@ OVERFLOW = """() => {
 """Whether a page is wider than the window."""
 CUT_TABLES = """() => [...document.querySelectorAll(".pk-scroll")].filter((one) => one.checkVisibility())
   .filter((one) => one.scrollWidth > one.clientWidth + 1)
-  .map((one) => `${one.closest(".pk-panel").dataset.panel}: ${one.ariaLabel} is ${one.scrollWidth - one.clientWidth} pixels wider`)"""
+  .map((one) => `${one.closest(".pk-panel").dataset.panel}: ${one.ariaLabel} lacks ${one.scrollWidth - one.clientWidth} pixels`)"""
 """Tables that are wider than their place."""
 PARTED_FIGURES = """() => [...document.querySelectorAll(".pk-sentence, .pk-notes li")]
   .map((one) => one.textContent).filter((text) => /\\d\\u2009\\d|\\d [%\u00b5A-Za-z]/.test(text))"""
 """Sentences with a figure that the end of a line may part."""
+OVER_WORDS = """() => {
+  const placed = (svg) => [...svg.querySelectorAll(".role-mark text, .role-axis-label text")]
+    .filter((one) => one.textContent.trim() && one.getAttribute("opacity") !== "0" && getComputedStyle(one).visibility !== "hidden")
+    .map((one) => [one.textContent, one.getBoundingClientRect()]);
+  const over = ([text, a], [other, b]) => text !== other && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4;
+  return [...document.querySelectorAll(".pk-plot svg")].filter((svg) => svg.checkVisibility()).flatMap((svg) => {
+    const words = placed(svg);
+    return words.flatMap((one, at) => words.slice(at + 1).filter((other) => over(one, other))
+      .map((other) => `${svg.closest(".pk-panel").dataset.panel}: ${one[0]} / ${other[0]}`));
+  });
+}"""
+"""Words of a drawing that stand over one another."""
+ILLEGIBLE = (OVERFLOW, CUT_WORDS, OVER_WORDS, CUT_TABLES, NO_ROOM, COVERED_CODE, PARTED_FIGURES)
+"""What nobody can read, as a page says it."""
 LINES_OF_WAITING = """() => [...document.querySelectorAll(".pk-waits > .pk-status")]
   .map((one) => Math.round(one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight)))"""
 """How many lines each step takes that waits for something above it."""
@@ -223,7 +238,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
 def unreadable(page: Page) -> list[str]:
     """What overflows, is cut, crowded or covered on a page, once its charts have taken the width of the window."""
     for _ in range(40):
-        found = [one for script in (OVERFLOW, CUT_WORDS, CUT_TABLES, NO_ROOM, COVERED_CODE, PARTED_FIGURES) for one in page.evaluate(script)]
+        found = [one for script in ILLEGIBLE for one in page.evaluate(script)]
         if not found:
             break
         page.wait_for_timeout(250)

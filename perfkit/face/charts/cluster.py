@@ -23,7 +23,10 @@ RELATIONS = {
 """What a rank is to the chosen one: the dimension of a group that both are in."""
 MOST_LABELS = 128
 """Cells of a grid that still have room for the number of their rank."""
-FEW_COLUMNS = 12
+FEW_ROWS = 12
+WIDEST_CELL = 110
+"""Pixels: so few columns that they would be wider leave the rest of the width free."""
+FEW_COLUMNS = 3
 FULL_COLOUR = 0.02
 """Twice the deviation from which a rule looks at a rank: what is a tenth of a percent off is drawn white."""
 STAGE_PIXELS = 44
@@ -68,8 +71,7 @@ def _cells(base: alt.Chart, marks: alt.Chart, cells: list[dict[str, Any]], rows:
         layers += [layer.encode(text=alt.Text("rank:N")) for layer in (ring, text)]
     columns = len({cell["place"] for cell in cells})
     num_rows = len({cell["row"] for cell in cells})
-    width: Any = {"step": 52} if columns <= FEW_COLUMNS else "container"
-    chart = alt.LayerChart(layer=layers, width=width, height={"step": 34 if num_rows <= FEW_COLUMNS else 18})
+    chart = alt.LayerChart(layer=layers, width=_across(columns), height={"step": 34 if num_rows <= FEW_ROWS else 18})
     return theme.with_rows(chart, rows)
 
 
@@ -127,11 +129,14 @@ def link_matrix(rows: Rows) -> alt.LayerChart:
         ],
     )
     rings = base.transform_filter("datum.slow").mark_rect(fillOpacity=0, stroke=theme.FREE, strokeWidth=3)
-    sizes = [len({row[end] for row in rows["links"]}) for end in ("source", "target")]
-    few = max(sizes) <= 2 * FEW_COLUMNS
-    width: Any = {"step": 24} if few else "container"
-    chart = alt.LayerChart(layer=[cells, rings], width=width, height={"step": 24} if few else 420)
-    return theme.with_rows(chart, rows)
+    columns, num_rows = (len({row[end] for row in rows["links"]}) for end in ("source", "target"))
+    height: Any = {"step": 24} if num_rows <= 2 * FEW_ROWS else 420
+    return theme.with_rows(alt.LayerChart(layer=[cells, rings], width=_across(columns), height=height), rows)
+
+
+def _across(columns: int) -> Any:
+    """The width of a matrix of so many columns: that of its place, where its cells do not become beams."""
+    return {"step": WIDEST_CELL} if columns <= FEW_COLUMNS else "container"
 
 
 def flops_map(rows: Rows) -> alt.LayerChart:

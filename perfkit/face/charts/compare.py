@@ -16,6 +16,8 @@ Rows = dict[str, list[dict[str, Any]]]
 CHANGES = {"slower": theme.FREE, "faster": theme.GREEN, "total": theme.COMPUTING}
 SIDES = {"reference": theme.COMPUTING, "candidate": theme.COMMUNICATION}
 UNCHANGED = 1e-4
+LABEL_PIXELS = 70
+"""Width of an amount behind a bar."""
 MAX_POINTS = theme.MAX_MARKS // 4
 
 
@@ -27,7 +29,7 @@ def waterfall(rows: Rows, *, unit: str) -> alt.LayerChart:
     """
     base = alt.Chart(alt.NamedData("steps"))
     y = alt.Y("path:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=alt.Axis(labelLimit=260))
-    x = alt.X("start:Q", title=f"time of a step ({unit})", scale=theme.labelled_scale(nice=False))
+    x = alt.X("start:Q", title=f"time of a step ({unit})", scale=theme.labelled_scale(LABEL_PIXELS, nice=False))
     color = alt.Color("change:N", title=None, scale=alt.Scale(domain=list(CHANGES), range=list(CHANGES.values())))
     tooltip = [
         alt.Tooltip("path:N", title="part"),
@@ -201,10 +203,13 @@ def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
         theme.tooltip("error_ratio", "ratio", title="error", signed=True),
     ]
     marks = points.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(x=x, y=y, tooltip=tooltip)
-    labels = points.mark_text(align="left", dx=9, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("name:N"))
+    # On the side of its point that is away from the line.
+    above = points.transform_filter("datum.value >= datum.prediction").mark_text(align="right", dx=-9, dy=-3, color=theme.TEXT)
+    below = points.transform_filter("datum.value < datum.prediction").mark_text(align="left", dx=9, dy=3, color=theme.TEXT)
+    labels = [side.encode(x=x, y=y, text=alt.Text("name:N")) for side in (above, below)]
     line = (
         alt.Chart(alt.NamedData("line"))
         .mark_line(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.2)
         .encode(x=alt.X("prediction:Q"), y=alt.Y("value:Q"))
     )
-    return theme.with_rows(alt.LayerChart(layer=[line, marks, labels], width="container", height=260), rows)
+    return theme.with_rows(alt.LayerChart(layer=[line, marks, *labels], width="container", height=260), rows)

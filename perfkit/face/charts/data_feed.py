@@ -24,7 +24,7 @@ def interval_bars(rows: Rows) -> alt.Chart:
         "intervals",
         height=170,
         mark={"color": theme.DATA},
-        x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True)),
+        x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
         y=alt.Y("interval_ms:Q", title="wait before the step (ms)"),
         tooltip=[alt.Tooltip("step:O"), theme.tooltip("interval_ms", "ns", title="ms"), theme.tooltip("share", "ratio")],
     )

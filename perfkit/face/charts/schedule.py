@@ -39,6 +39,9 @@ _SEAM = "rgba(0, 0, 0, 0.45)"
 _LABEL_SHARE = 0.02
 """A bar narrower than this share of the step has no room for its micro batch."""
 
+_SECONDS_FROM_MS = 10_000
+"""A step from here on has its axis in seconds, in which one counts it."""
+
 Rows = dict[str, list[dict[str, Any]]]
 _Bars = dict[str, NDArray[Any]]
 
@@ -50,7 +53,8 @@ def schedule_picture(rows: dict[str, Columns]) -> alt.LayerChart:
     of the live view, see `picture_height`.
     """
     seen = set(rows["operations"]["activity"])
-    return _picture(rows, activities=tuple(name for name in ACTIVITIES if name in seen))
+    in_seconds = max(rows["lanes"]["end_ms"], default=0) >= _SECONDS_FROM_MS
+    return _picture(rows, activities=tuple(name for name in ACTIVITIES if name in seen), in_seconds=in_seconds)
 
 
 def picture_height(num_stages: int) -> int:
@@ -59,9 +63,11 @@ def picture_height(num_stages: int) -> int:
 
 
 @theme.drawn_once
-def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...]) -> alt.LayerChart:
+def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_seconds: bool) -> alt.LayerChart:
     y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
-    x = alt.X("start_ms:Q", title="time (ms)", scale=alt.Scale(nice=False, zero=True))
+    axis = alt.Axis(labelExpr="format(datum.value / 1000, ',')") if in_seconds else alt.Axis()
+    title = "time (s)" if in_seconds else "time (ms)"
+    x = alt.X("start_ms:Q", title=title, axis=axis, scale=alt.Scale(nice=False, zero=True))
     lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("end_ms:Q"), y=y)
     names, colors = list(activities), [ACTIVITIES[name] for name in activities]
     operations = (

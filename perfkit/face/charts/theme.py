@@ -117,9 +117,9 @@ def bars(rows: _Rows, data: str, *, height: Any, mark: Mapping[str, Any] = Mappi
     return drawn
 
 
-def labelled_scale(**given: Any) -> alt.Scale:
-    """A scale of bars with a label behind the end of each, which leaves the room that the longest of them needs."""
-    return alt.Scale(zero=True, rangeMax=alt.ExprRef(expr=f"width - {LABEL_PIXELS}"), **given)
+def labelled_scale(pixels: int = LABEL_PIXELS, **given: Any) -> alt.Scale:
+    """A scale of bars with a label behind the end of each, which leaves the `pixels` that the longest of them needs."""
+    return alt.Scale(zero=True, rangeMax=alt.ExprRef(expr=f"width - {pixels}"), **given)
 
 
 def with_rows(chart: _Chart, rows: _Rows) -> _Chart:

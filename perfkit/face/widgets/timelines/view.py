@@ -28,7 +28,7 @@ from perfkit.core.texts import say, t, told
 from perfkit.explain.ranges import Range
 from perfkit.face.widgets import context
 from perfkit.face.widgets.page_state import page_state
-from perfkit.face.widgets.status import NothingYet, failure, loading
+from perfkit.face.widgets.status import Waiting, failure, loading
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines import _flows as flows
 from perfkit.face.widgets.timelines import _search as searching
@@ -107,7 +107,7 @@ class TimelineView(View):
 
     def _picked(self, picked: Range | None) -> None:
         self.selection.begin()
-        nothing = NothingYet(t("Click a slice, or drag over a range."))
+        nothing = Waiting(t("Click a slice above, or drag over a range: this tells what is in it."))
         self.selection.finish(self.selection.question(), picked, None if picked else nothing)
 
     def _pick(self, timeline: Timeline, message: Message) -> None:
