@@ -65,9 +65,8 @@ def picture_height(num_stages: int) -> int:
 @theme.drawn_once
 def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_seconds: bool) -> alt.LayerChart:
     y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
-    axis = alt.Axis(labelExpr="format(datum.value / 1000, ',')") if in_seconds else alt.Axis()
-    title = "time (s)" if in_seconds else "time (ms)"
-    x = alt.X("start_ms:Q", title=title, axis=axis, scale=alt.Scale(nice=False, zero=True))
+    axis = alt.Axis(title="time (s)", labelExpr="format(datum.value / 1000, ',')") if in_seconds else alt.Axis()
+    x = alt.X("start_ms:Q", title="time (ms)", axis=axis, scale=alt.Scale(nice=False, zero=True))
     lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("end_ms:Q"), y=y)
     names, colors = list(activities), [ACTIVITIES[name] for name in activities]
     operations = (
