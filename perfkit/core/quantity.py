@@ -12,6 +12,7 @@ a column of objects or of type "Float64".
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,11 +60,11 @@ _BY_UNIT: Mapping[str, Quantity] = MappingProxyType(
         "bytes_per_s": _si("B/s"),
         "flops": _si("FLOP"),
         "flops_per_s": _si("FLOP/s"),
+        "flops_per_s_per_device": _si("FLOP/s/device"),
         "ratio": Quantity(((0.01, "%"),), format_ratio),
         "linearity": Quantity(((0.01, "%"),), format_ratio, 4),
         "linearity_ratio": Quantity(((0.01, "%"),), format_ratio, 4),
         "share": Quantity(((0.01, "%"),), format_ratio),
-        "share_of_step": Quantity(((0.01, "%"),), format_ratio),
         "mfu": Quantity(((0.01, "%"),), format_ratio, 4),
         "hfu": Quantity(((0.01, "%"),), format_ratio, 4),
         "tokens_per_s": _plain("tokens/s"),
@@ -84,6 +85,7 @@ _CALLED: Mapping[str, str] = MappingProxyType(
         "bytes_per_s": "rate",
         "flops": "FLOPs",
         "flops_per_s": "rate",
+        "flops_per_s_per_device": "rate",
         "mfu": "MFU",
         "hfu": "HFU",
         "tokens_per_s": "throughput",
@@ -111,6 +113,8 @@ _CALLED: Mapping[str, str] = MappingProxyType(
 )
 """What a name is called that is nothing but its unit, or whose words say too little beside a number."""
 _LONGEST_FIRST = sorted(_BY_UNIT, key=len, reverse=True)
+_OF_WHAT = re.compile(r"(?:^|_)(share|bytes)_(?:of|in|a)_[a-z_]+$")
+"""What a share is of or lies in, or for each of what so many bytes are, may follow the unit: `share_of_step`, `bytes_a_step`."""
 
 
 def quantity(name: str) -> Quantity | None:
@@ -125,10 +129,12 @@ def units() -> frozenset[str]:
 
 
 def unit_of(name: str) -> str | None:
-    """The longest known unit with which a name ends, as it stands in it."""
+    """The longest known unit with which a name ends, or that which stands before what it is of, as it stands in it."""
     if name in _MOMENTS:
         return None
-    return next((unit for unit in _LONGEST_FIRST if name == unit or name.endswith(f"_{unit}")), None)
+    ends = next((unit for unit in _LONGEST_FIRST if name == unit or name.endswith(f"_{unit}")), None)
+    within = _OF_WHAT.search(name)
+    return ends or (within[1] if within else None)
 
 
 def label(name: str) -> str:
@@ -136,11 +142,7 @@ def label(name: str) -> str:
     if name in _CALLED:
         return _CALLED[name]
     unit = unit_of(name) or ""
-    words = (
-        name
-        if unit in ("share", "share_of_step")
-        else name.removesuffix(unit.removeprefix("step_time_").removeprefix("linearity_"))
-    )
+    words = name if unit == "share" else name.removesuffix(unit.removeprefix("step_time_").removeprefix("linearity_"))
     named = f" {unit.upper()}" if unit in ("mfu", "hfu") else ""
     return words.replace("_", " ").strip() + named
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfkit.core import quantity
+from perfkit.core.schema import TABLES
 from tests.notebook_format import FOLDER as NOTEBOOKS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "perfkit"
@@ -19,6 +20,7 @@ FOREIGN = {PACKAGE / "face" / "export" / "ascend.py"}
 SURFACES = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py")) if path not in FOREIGN]
 NUMBER = re.compile(r"[,_%]|\.\d|\.\{|[eEfFgGn]$")
 """What a format of a number has and one that only aligns has not: separators, digits, a kind of notation."""
+UNIT = re.compile(r"(?:^|_)(?:ns|bytes|flops|per_s|share|mfu|hfu)(?:_|$)")
 UNITS = {"NS_PER_US", "NS_PER_MS", "NS_PER_S", "KIB", "MIB", "GIB", "GIGA", "TERA"}
 
 
@@ -167,3 +169,23 @@ def test_the_check_leaves_alone_what_only_aligns():
     assert scaled('f"{format_ns(ns / NS_PER_MS)}"') == [1]
     assert scaled('f"{significant(100 * share)} %"') == [1]
     assert drawn_by_hand('alt.Tooltip("ms:Q", title="ms", format=",.3~f")') == [1]
+
+
+def test_a_column_whose_name_holds_a_unit_ends_in_one():
+    moments = {name for name in ("time_ns", "start_ns", "end_ns", "latest_start_ns") if quantity.unit_of(name) is None}
+    names = {column.name for table in TABLES.values() for column in table.columns}
+    assert {name for name in names if UNIT.search(name) and quantity.unit_of(name) is None} <= moments
+    assert quantity.text("flops_per_s_per_device", 3.23e9) == "3.23 GFLOP/s/device"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown", "called"),
+    [
+        ("casts_share_of_computing", 0.0259, "2.59 %", "casts share of computing"),
+        ("share_in_data_loader", 0.827, "82.7 %", "share in data loader"),
+        ("gradient_bytes_a_step", 2**21, "2.00 MiB", "gradient bytes a step"),
+        ("share_of_step", 0.5, "50.0 %", "share of step"),
+    ],
+)
+def test_what_a_share_is_of_may_follow_its_unit(name: str, value: float, shown: str, called: str):
+    assert (quantity.text(name, value), quantity.label(name)) == (shown, called)

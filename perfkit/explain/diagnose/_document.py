@@ -44,14 +44,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "subject": {name: [_plain(value) for value in values] for name, values in finding.subject.items()},
         "evidence": _numbers(finding.evidence),
         "cost_ns": finding.cost_ns,
-        "share_of_step": finding.share_of_step,
+        "share_of_step": _share(finding.share_of_step),
         "actions": list(finding.actions),
         "next": list(finding.next),
     }
 
 
 def _share(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
+    return None if value is None else _rounded(value)
 
 
 def _plain(value: Any) -> Any:
@@ -70,4 +70,9 @@ def _number(value: float) -> float | int | None:
     number = float(value)
     if not math.isfinite(number):
         return None
-    return int(number) if number.is_integer() and abs(number) < 2**53 else round(number, 6)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else _rounded(number)
+
+
+def _rounded(number: float) -> float:
+    """Six digits behind the point, and six of what is less than a tenth: a small ratio is not to lose them."""
+    return round(number, 6 if number == 0 else max(6, 5 - math.floor(math.log10(abs(number)))))

@@ -10,6 +10,7 @@ import pytest
 from perfkit.core.quantity import unit_of
 from perfkit.core.texts import Said
 from perfkit.explain.diagnose.rule import Finding
+from tests.face.test_one_writer import UNIT
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,6 +20,8 @@ def _figures_of_titles_are_evidence() -> Iterator[None]:
 
     def checked(finding: Finding) -> None:
         made(finding)
+        bare = [name for name in finding.evidence if unit_of(name) is None and UNIT.search(name)]
+        assert not bare, f"{finding.rule}: {bare} hold a unit and do not end in it: they are shown without"
         title = finding.title
         figures = title.figures() if isinstance(title, Said) else {}
         for name, value in figures.items():

@@ -42,13 +42,13 @@ def check(case: Case) -> Verdict:
     if rate is None:
         raise NotMeasuredError("operations of a step", how_to_collect=SHAPES_BY)
     hfu = rate[0] / peaks[0]
-    evidence = {"hfu": hfu, "flops_per_s_per_device": rate[0], "peak_flops_per_s": peaks[0], "good_hfu": GOOD}
+    evidence = {"hfu": hfu, "device_flops_per_s": rate[0], "peak_flops_per_s": peaks[0], "good_hfu": GOOD}
     if hfu >= case.limit(HFU_LOW):
         return Verdict((), evidence)
     finding = Finding(
         rule=RULE.name,
         title=say(
-            "A device does {flops_per_s_per_device} of {peak_flops_per_s} (HFU {hfu}, by its {source})", source=rate[1], **evidence
+            "A device does {device_flops_per_s} of {peak_flops_per_s} (HFU {hfu}, by its {source})", source=rate[1], **evidence
         ),
         subject={},
         evidence=evidence,

@@ -50,7 +50,7 @@ def test_shapes_of_all_products_tell_it_too():
     step_s = RUN.steps()["duration_ns"].mean() / 1e9
     result = judged(RULE, run)
     evidence = (result.findings or result.healthy)[0].evidence
-    assert evidence["flops_per_s_per_device"] == pytest.approx(8 * 2 * 4096**3 / step_s, rel=0.02)
+    assert evidence["device_flops_per_s"] == pytest.approx(8 * 2 * 4096**3 / step_s, rel=0.02)
 
 
 def test_without_a_peak_or_a_rate_it_is_not_measured():
