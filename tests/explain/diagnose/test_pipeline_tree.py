@@ -13,7 +13,9 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Healthy, NotMeasured
+from perfkit.explain.diagnose.stages import again_ratio, talking_ns
 from perfkit.record.load import load
 from tests.explain.diagnose.test_real_samples import MORE
 
@@ -81,6 +83,14 @@ def test_nothing_is_told_of_micro_batches_that_nobody_can_count(rule):
 
 UNREACHED = {
     "2a, a stage with more layers": ("test_stage_imbalance", "test_the_stage_with_more_layers_is_named"),
+    "2c, a stage whose ranks send more among themselves": (
+        "test_stage_imbalance",
+        "test_a_stage_whose_ranks_send_more_among_themselves_is_named",
+    ),
+    "2d, a stage that computes more layers again": (
+        "test_stage_imbalance",
+        "test_a_stage_that_computes_more_of_its_layers_again_is_told_so_and_priced",
+    ),
     "2b, a slow rank inside of the stage": ("test_slow_rank", "test_one_slow_rank_of_a_stage_is_named_with_its_excess"),
     "2b, a stage with more work is none": ("test_slow_rank", "test_a_stage_with_more_work_is_no_slow_rank"),
     "3, the bubble that is due": ("test_pipeline_bubble", "test_the_bubble_that_the_schedule_needs_is_healthy_with_its_numbers"),
@@ -104,9 +114,16 @@ def test_a_leaf_without_a_recording_is_reached_by_a_run_made_for_it(leaf):
     assert all(isinstance(verdict(one, "slow-rank"), Healthy) for one in RECORDED)
 
 
-def test_stages_that_compute_more_again_or_talk_more_are_in_no_recording():
-    """Leaves 2c and 2d: neither cuts layers inside of a stage, and neither computes layers again."""
-    found = diagnose(load(RECORDED["torch_npu_pp2dp2"]))
-    said = {one.rule: one for one in (*found.findings, *found.healthy, *found.not_measured)}
-    assert not isinstance(said["recompute-cost"], Finding)
-    assert not isinstance(said["slow-link"], Finding)
+def test_what_the_ranks_of_a_stage_send_among_themselves_is_compared():
+    """Leaf 2c: both send 65.4 ms a step without waiting; gradients of the tied embedding, which cross stages, count for none."""
+    found = talking_ns(Case(load(RECORDED["torch_npu_pp2dp2"])))
+    assert found.tolist() == pytest.approx([65.42e6, 65.40e6], rel=1e-3)
+    # Summaries have no operations; nothing is told of what was not recorded.
+    assert talking_ns(Case(load(RECORDED["cluster_16card"]))).empty
+
+
+def test_layers_that_a_stage_computes_again_are_counted():
+    """Leaf 2d: neither stage computes a layer again."""
+    assert again_ratio(Case(load(RECORDED["torch_npu_pp2dp2"]))).tolist() == [0, 0]
+    assert again_ratio(Case(load(RECORDED["cluster_16card"]))).empty
+    assert isinstance(verdict("torch_npu_pp2dp2", "recompute-cost"), Healthy)

@@ -6,9 +6,10 @@ like imbalance. Stages of as many layers of which one computes at least a fifth 
 has: the head with its loss, or the embedding; how many layers to move is counted by what a layer takes, and what the stages wait
 for is told apart into filling, load and late sends. Without recorded operators the computing time of the stages is compared, and
 only a large difference is named, because head and embedding cannot be told apart then. Layers that the plan of the run does not
-divide evenly are no finding.
+divide evenly are no finding. A stage with more work is told whether it computes more of its layers again. Stages of equal work are
+compared by what their ranks send among themselves, without waiting: operators that one of them cuts otherwise lengthen it.
 
-What to do: move layers (perfkit balance solves it exactly), or recompute less on the long stage.
+What to do: move layers (perfkit balance solves it exactly), recompute less on the long stage, or cut its operators as the others'.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import planned as _planned
+from perfkit.explain.diagnose import stages as _stages
 from perfkit.explain.diagnose import work as _work
 from perfkit.explain.diagnose.advice import Action, Speaker, fitting
 from perfkit.explain.diagnose.case import Case
@@ -35,6 +37,13 @@ STAGE_LAYERS = Threshold(
 STAGE_CLASSIC = Threshold(
     "stage-classic", 0.2, "computing over the mean of the stages", "MindInsight; where operators are not recorded"
 )
+STAGE_TALK = Threshold(
+    "stage-talk", 1.5, "transfer over that of the other stages", "chosen: stages of one strategy send alike (bundled: 1.00)"
+)
+LEAST_TALK = 0.01
+"""A difference of transfers that is no more than this share of the step is none."""
+MORE_AGAIN = 0.05
+"""Layers that a stage computes again beyond the others by no more than this share are none: counted at the edge of a recording."""
 
 ATTENTION = re.compile(r"flash_?attention|fused_?infer_?attention|fmha|sdpa", re.IGNORECASE)
 BACKWARD = re.compile(r"grad|bwd|backward", re.IGNORECASE)
@@ -43,6 +52,11 @@ SLOW_PART = 0.3
 ACTIONS: tuple[Action, ...] = (
     "move layers off the long stage: perfkit balance finds the best division",
     "recompute fewer layers on the long stage, if memory allows",
+)
+LESS_AGAIN: tuple[Action, ...] = tuple(reversed(ACTIONS))
+CUT_ALIKE: tuple[Action, ...] = (
+    "compare how the operators of this stage are cut with those of the others: page 18 shows the strategies in the graph",
+    "look at its collectives: page 13",
 )
 MOVE: Mapping[Speaker, str] = {
     "mindspore": "move {layers} layers off stage {stage}: offset: [{offsets}]",
@@ -63,14 +77,55 @@ def check(case: Case) -> Verdict:
     work = relative.median(axis=1)
     evidence = {"largest_work_over_mean": float(work.max() - 1.0), "num_stages": float(stages)}
     if work.max() - 1.0 < case.limit(STAGE_LAYERS):
-        return _by_ends(case, counts, evidence)
+        verdict = _by_ends(case, counts, evidence)
+        return verdict if verdict.findings else _by_talk(case, verdict.evidence)
     planned = _planned.layers_over_mean(case)
     if planned is not None and work.max() <= planned * (1.0 + case.limit(STAGE_LAYERS)):
         return Verdict((), {**evidence, "planned_layers_over_mean": planned - 1.0})
     stage = int(str(work.index[int(work.to_numpy().argmax())]))
     others = work.drop(index=stage)
     ratio = float(work.max() / others.median())
+    again = _stages.again_ratio(case)
+    if stage in again.index and len(again) == stages and again[stage] > again.drop(index=stage).median() + MORE_AGAIN:
+        evidence = {**evidence, "layers_again_ratio": float(again[stage])}
     return _verdict(case, stage, ratio, evidence)
+
+
+def _by_talk(case: Case, evidence: Mapping[str, float]) -> Verdict:
+    """A stage of equal work whose ranks send much more among themselves than those of the others."""
+    talk = _stages.talking_ns(case)
+    if talk.empty:
+        return Verdict((), dict(evidence))
+    stage = int(str(talk.index[int(talk.to_numpy().argmax())]))
+    own_ns, others_ns = float(talk.max()), float(talk.drop(index=stage).median())
+    told = {**evidence, "stage_talk_ns": own_ns, "other_stages_talk_ns": others_ns}
+    more_ns = own_ns - others_ns
+    if own_ns < case.limit(STAGE_TALK) * others_ns or more_ns < LEAST_TALK * (case.step_ns or 1):
+        return Verdict((), told)
+    ranks = tuple(sorted(int(rank) for rank in case.steps.loc[case.steps["stage"] == stage, "rank"].unique()))
+    finding = Finding(
+        rule=RULE.name,
+        title=say(
+            "Ranks of pipeline stage {stage} send {stage_talk_ns} a step among themselves, "
+            "those of the others {other_stages_talk_ns}",
+            stage=str(stage),
+            **told,
+        ),
+        subject={"stages": (stage,), "ranks": ranks},
+        evidence=told,
+        actions=fitting(case, CUT_ALIKE),
+        cost_ns=_work.won_ns(case, _work.EMPTY, faster_ns=_faster(case, stage, more_ns / own_ns)),
+        next=("13_communication", "18_graph_ir"),
+        part="communication",
+    )
+    return Verdict((finding,), told)
+
+
+def _faster(case: Case, stage: int, gone: float) -> dict[int, float]:
+    """What each collective inside of a stage would be faster by, in ns by instance, if this share of their transfers were gone."""
+    own = _stages.talks(case)
+    own = own[(own["stage"] == stage).to_numpy(dtype=bool)]
+    return {int(row["instance"]): gone * float(row["transfer_ns"]) for row in own.to_dict("records")}
 
 
 def _by_ends(case: Case, counts: pd.DataFrame, evidence: dict[str, float]) -> Verdict:
@@ -192,12 +247,15 @@ def _verdict(case: Case, stage: int, ratio: float, evidence: dict[str, float]) -
     evidence = {**evidence, "work_over_other_stages_ratio": ratio, "more_work_ratio": ratio - 1.0}
     form = "{more_work_ratio} more work than" if ratio < 2 else "{times} x the work of"
     more = say(form, times=ratio, **evidence)
+    again = "layers_again_ratio" in evidence
+    title = "Pipeline stage {stage} has {more} the others in the median"
+    title_again = "Pipeline stage {stage} has {more} the others in the median: it computes {layers_again_ratio} of its layers again"
     finding = Finding(
         rule=RULE.name,
-        title=say("Pipeline stage {stage} has {more} the others in the median", stage=str(stage), more=more),
+        title=say(title_again if again else title, stage=str(stage), more=more, **evidence),
         subject={"stages": (stage,), "ranks": ranks},
         evidence=evidence,
-        actions=fitting(case, ACTIONS),
+        actions=fitting(case, LESS_AGAIN if again else ACTIONS),
         cost_ns=_cost_ns(case, ranks, ratio),
         next=("06_pipeline_balance", "17_cluster"),
         part="step",
@@ -222,7 +280,8 @@ def _cost_ns(case: Case, ranks: tuple[int, ...], ratio: float) -> int:
     faster = {
         int(row["instance"]): gone * float(row["transfer_ns"]) for row in mine.dropna(subset=["transfer_ns"]).to_dict("records")
     }
-    return _work.won_ns(case, kernels, fraction=share, faster_ns=faster)
+    # Fewer layers are fewer launches too: a host that launched just in time for the kernels holds up none of those that are left.
+    return _work.won_ns(case, kernels, fraction=share, faster_ns=faster, alone=True)
 
 
 def _counts(case: Case) -> pd.DataFrame | None:
@@ -248,7 +307,7 @@ RULE = Rule(
     title="A pipeline stage has more work",
     needs=frozenset({"steps"}),
     how_to_collect=COMMUNICATION_BY,
-    thresholds=(STAGE_LAYERS, STAGE_CLASSIC),
+    thresholds=(STAGE_LAYERS, STAGE_CLASSIC, STAGE_TALK),
     check=check,
     explains=frozenset({"pipeline-bubble"}),
 )

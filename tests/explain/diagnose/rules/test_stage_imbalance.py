@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules.stage_imbalance import RULE, _end_actions
 from perfkit.predict.simulate import simulate
@@ -94,3 +95,53 @@ def test_the_layout_of_a_last_stage_that_gives_four_layers_to_three_others():
     move = _end_actions(3, 4, {"layers_of_stage": 8.0, "layers_to_move": 4.0})[0]
     assert move["mindspore"] == "move 4 layers off stage 3: offset: [2, 1, 1, -4]"
     assert move["megatron"] == 'move 4 layers off stage 3: --pipeline-model-parallel-layout "Et*10|t*9|t*9|t*4L"'
+
+
+def recorded(*full_layers):
+    plan = replace(plan_of("llama2-7b", 8, pp=2, tp=2), recompute=RecomputePlan(full_layers=full_layers))
+    return replace(simulate(plan, steps=3), plan=None)
+
+
+@pytest.mark.parametrize("layers", [8, 16])
+def test_a_stage_that_computes_more_of_its_layers_again_is_told_so_and_priced(layers):
+    changed = recorded((layers, 0))
+    (found,) = judged(changed).findings
+    assert found.subject["stages"] == (0,)
+    assert found.evidence["layers_again_ratio"] == pytest.approx(layers / 16)
+    assert found.actions[0].startswith("recompute fewer layers")
+    assert found.cost_ns == pytest.approx(seconds_won(changed, recorded()), rel=0.1)
+
+
+def test_stages_that_compute_as_many_layers_again_are_alike():
+    assert judged(recorded((8, 8))).findings == ()
+
+
+def talking(factor, group_of=lambda stage: f"tp{stage}"):
+    """Two stages of two ranks compute alike and then meet; those of the second send among themselves `factor` times as long."""
+    sink, length, ops = Sink(), 20 * 10**6, ["MatMul", "FlashAttention", "Norm"] * 4
+    for rank in range(4):
+        own, last = round(10**6 * (factor if rank > 1 else 1)), round(10**6 * max(factor, 1))
+        for step in (1, 2, 3):
+            at = step * length
+            met, ended = at + 12 * 10**6 + own, at + 12 * 10**6 + last + 10_000
+            sink.add("kernels", rank=rank, step=step, name=ops, type=ops, kind="computing", duration_ns=10**6, stream="0",
+                     start_ns=[at + 10**6 * place for place in range(len(ops))])  # fmt: skip
+            sink.add("steps", rank=rank, step=step, pipeline_stage=rank // 2, start_ns=at, duration_ns=ended - at,
+                     computing_ns=12 * 10**6)  # fmt: skip
+            sink.add("collectives", rank=rank, step=step, name="AllReduce", operation="all_reduce",
+                     group=[group_of(rank // 2), "all"], group_size=[2, 4], bytes=10**6,
+                     start_ns=[at + 12 * 10**6, met], duration_ns=[own, ended - met])  # fmt: skip
+    return run_of(sink)
+
+
+def test_a_stage_whose_ranks_send_more_among_themselves_is_named():
+    (found,) = judged(talking(3)).findings
+    assert (found.subject["stages"], found.subject["ranks"]) == ((1,), (2, 3))
+    assert (found.evidence["stage_talk_ns"], found.evidence["other_stages_talk_ns"]) == (3e6, 1e6)
+    assert found.cost_ns == pytest.approx(2e6, rel=0.01)
+    assert "18_graph_ir" in found.next
+
+
+def test_stages_that_send_alike_or_to_one_another_are_not_named():
+    assert judged(talking(1.4)).findings == ()
+    assert judged(talking(3, lambda stage: "across")).findings == ()
