@@ -88,9 +88,9 @@ def _ranks(run: Run, steps: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _grouped(ranks: list[dict[str, Any]], terms: pd.DataFrame) -> list[dict[str, Any]]:
     """The ranks with the terms of each step."""
-    found: dict[tuple[int, int], dict[str, int]] = {}
+    found: dict[tuple[int, int], dict[str, int | None]] = {}
     for rank, step, term, ns in terms.itertuples(index=False):
-        found.setdefault((int(rank), int(step)), {})[str(term)] = int(ns)
+        found.setdefault((int(rank), int(step)), {})[str(term)] = None if pd.isna(ns) else int(ns)
     return [
         {**rank, "steps": [{**step, "terms_ns": found.get((rank["rank"], step["step"]))} for step in rank["steps"]]}
         for rank in ranks

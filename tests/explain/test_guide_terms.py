@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfkit.core.errors import InputError
-from perfkit.explain.guide_terms import UNTOLD, guide_terms
+from perfkit.core.resources import data_folder
+from perfkit.explain.guide_terms import TERMS, UNTOLD, guide_terms, terms_of_step
 from perfkit.explain.ledger import AFTER, BEHIND, causes, ledger
 from perfkit.face.cli import main
 from perfkit.record.load import load
@@ -39,7 +40,7 @@ def test_the_command_prints_terms_and_their_sum(capsys):
     assert main(["summary", str(ASCEND), "--group", "pynative", "--json"]) == 0
     for rank in json.loads(capsys.readouterr().out)["ranks"]:
         for step in rank["steps"]:
-            assert sum(step["terms_ns"].values()) == step["duration_ns"]
+            assert sum(filter(None, step["terms_ns"].values())) == step["duration_ns"]
 
 
 def test_what_computes_behind_the_optimizer_is_post_processing():
@@ -63,3 +64,36 @@ def test_layers_behind_the_optimizer_are_no_post_processing():
     moved = kernels.assign(start_ns=kernels["start_ns"].where(~kernels.index.isin(updates.index), int(kernels["start_ns"].min())))
     entries = ledger(replace(run, tables={**run.tables, "kernels": moved}), steps=[first]).entries
     assert (entries["place"] != BEHIND).all()
+
+
+def unknown(run, rank):
+    terms = guide_terms(run)
+    return set(terms.loc[(terms["rank"] == rank).to_numpy() & terms["ns"].isna().to_numpy(), "term"])
+
+
+def test_terms_that_a_recording_cannot_tell_are_missing_and_not_nothing():
+    run = load(TRACES / "torch_npu_pp2dp2", cache=False)
+    assert unknown(run, 0) == {"data loading", "scheduling"}
+    assert unknown(run, 1) == {"data loading", "scheduling", "optimizer", "post-processing"}
+    log = load(data_folder() / "traces" / "logs" / "llama2_13b_8card_worker_0.log", cache=False)
+    assert unknown(log, 0) == set(TERMS["guide"]) - {UNTOLD}
+    assert unknown(load(data_folder() / "traces" / "kineto_resnet", cache=False), 0) <= {"communication not hidden"}
+
+
+def test_the_command_says_what_was_not_measured(capsys):
+    assert main(["summary", str(TRACES / "torch_npu_pp2dp2"), "--group", "guide"]) == 0
+    assert "not measured" in capsys.readouterr().out
+    assert main(["summary", str(TRACES / "torch_npu_pp2dp2"), "--group", "guide", "--json"]) == 0
+    ranks = {rank["rank"]: rank["steps"][0] for rank in json.loads(capsys.readouterr().out)["ranks"]}
+    assert ranks[1]["terms_ns"]["optimizer"] is None
+    assert all(sum(filter(None, step["terms_ns"].values())) == step["duration_ns"] for step in ranks.values())
+
+
+def test_a_step_of_a_rank_is_told_with_shares_of_what_was_measured():
+    run = load(TRACES / "torch_npu_pp2dp2", cache=False)
+    told = terms_of_step(run, rank=0, step=13)
+    assert told["term"].tolist() == list(TERMS["guide"])
+    assert told["duration_ns"].sum() == 810_022_360
+    assert told["of_step_ratio"].sum() == pytest.approx(1)
+    assert told.loc[told["term"] == "scheduling", ["duration_ns", "of_step_ratio"]].isna().all(axis=None)
+    assert terms_of_step(run, rank=0, step=13, group="pynative")["duration_ns"].sum() == 810_022_360

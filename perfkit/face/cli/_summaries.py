@@ -52,18 +52,18 @@ def _print_titled(title: str, rows: Sequence[Mapping[str, Any]], out: TextIO) ->
         print_rows(rows, out)
 
 
-def _parts(step: dict[str, Any]) -> dict[str, int] | None:
+def _parts(step: dict[str, Any]) -> dict[str, int | None] | None:
     """The time of a step by part, in the guides' terms where they were asked for."""
-    found: dict[str, int] | None = step["terms_ns"] if "terms_ns" in step else step["breakdown_ns"]
+    found: dict[str, int | None] | None = step["terms_ns"] if "terms_ns" in step else step["breakdown_ns"]
     return found
 
 
 def _part(step: dict[str, Any], path: str) -> str:
     parts = _parts(step)
-    if parts is None or path not in parts:
+    if parts is None or (amount := parts.get(path)) is None:
         return "not measured"
-    share = parts[path] / step["duration_ns"] if step["duration_ns"] else 0.0
-    return f"{format_ns(parts[path])} ({format_ratio(share)})"
+    share = amount / step["duration_ns"] if step["duration_ns"] else 0.0
+    return f"{format_ns(amount)} ({format_ratio(share)})"
 
 
 def _print_lost(summary: dict[str, Any], out: TextIO) -> None:

@@ -12,6 +12,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import format_ns, format_ratio
 from perfkit.explain.diagnose import diagnose, to_dict
+from perfkit.explain.guide_terms import TERMS, guide_terms
 from perfkit.explain.ledger import Ledger
 from perfkit.explain.steps import parts_told
 from perfkit.explain.summary import summarize
@@ -64,6 +65,15 @@ def step_parts(run: Run, *, level: int = 2, title: str = "Where the step went") 
         drawings.append(Drawing(step_trend(kept), title=f"Steps of rank {rank}", alt=alt, sources=source))
     yield Part(Section(title=title, level=level, text=(sentence,)), tuple(drawings))
     yield table_part("Ranks", _RANK_HEADER, (_rank_row(row) for row in steps.to_dict("records")), folded=len(steps) > MOST_ROWS)
+    yield _in_words(run, steps)
+
+
+def _in_words(run: Run, steps: pd.DataFrame) -> Part:
+    """The same steps in the terms with which the tuning guides begin."""
+    terms = steps[["rank", "step"]].merge(guide_terms(run, steps=set(steps["step"].astype(int))), on=["rank", "step"])
+    by_rank = terms.groupby("rank", sort=False)
+    rows = ((int(str(rank)), *(None if pd.isna(ns) else format_ns(int(ns)) for ns in own["ns"])) for rank, own in by_rank)
+    return table_part("In the words of the tuning guides", ("rank", *TERMS["guide"]), rows, folded=len(steps) > MOST_ROWS)
 
 
 _RANK_HEADER = ("rank", "stage", "step", "duration", "computing", "exposed communication", "hidden", "bubble", "free")
