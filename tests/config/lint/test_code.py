@@ -182,3 +182,19 @@ def test_the_condition_of_the_call_counts_too():
 )
 def test_what_only_looks_like_a_habit_is_left_alone(text, rule):
     assert told(text, rule) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("losses.append(loss.item())\n    total = sum(losses)", []),
+        ("total = sum(one.item() for one in losses)", []),
+        ("total = sum(losses_of(batch).tolist())", []),
+        ("losses.append(loss)\n    total = sum(losses)", [5]),
+        ("losses.append(loss.item())\n    losses.append(loss)\n    total = sum(losses)", [6]),
+        ("total = sum(losses)", [4]),
+    ],
+)
+def test_a_sum_of_what_was_fetched_before_launches_nothing(body, found):
+    text = f"for batch in loader:\n    loss = model(batch)\n    loss.backward()\n    {body}\n    optimizer.step()\n"
+    assert lines(text, "python-sum") == found
