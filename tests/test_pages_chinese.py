@@ -59,10 +59,10 @@ def is_english_head(text: object) -> bool:
 
 
 def heads(view: StepView) -> Iterator[Any]:
-    """Heads of columns, units of controls, titles of code, and in charts the titles of axes, legends and lines of tooltips."""
+    """Heads of columns, labels and units of controls, titles of code, and in charts of axes, legends and lines of tooltips."""
     for table in view.details.get("tables", ()):
         yield from (column["label"] for column in table["columns"])
-    yield from (control.get("unit") for control in view.controls)
+    yield from (control.get(name) for control in view.controls for name in ("label", "unit"))
     yield from (part["title"] for part in view.details.get("code", ()))
     for chart in view.frame.get("charts", ()):
         yield from _titles(chart["spec"])

@@ -193,10 +193,18 @@ def scaled(value: Any, size: float) -> Any:
 
 
 def cells(series: pd.Series[Any]) -> list[Any]:
-    """The values of a column as plain Python ones, None where there is none: nan in columns of floats or texts."""
+    """The values of a column as plain Python ones, None where there is none: nan in columns of floats, texts or categories.
+
+    Counts of which one is absent are floats in pandas; they are counts again.
+    """
     own = series.tolist()
-    absent_is_nan = str(series.dtype).startswith("float") or any(isinstance(value, str) for value in own)
-    return [_plain_value(value, absent_is_nan=absent_is_nan) for value in own]
+    absent_is_nan = str(series.dtype).startswith(("float", "category")) or any(isinstance(value, str) for value in own)
+    found = [_plain_value(value, absent_is_nan=absent_is_nan) for value in own]
+    known = [value for value in found if value is not None]
+    counted = len(known) < len(found) and quantity(str(series.name)) is None
+    if counted and all(isinstance(value, float) and value.is_integer() and abs(value) < 2**53 for value in known):
+        return [None if value is None else int(value) for value in found]
+    return found
 
 
 def _plain_value(value: Any, *, absent_is_nan: bool) -> Any:

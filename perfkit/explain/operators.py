@@ -101,11 +101,21 @@ def operator_totals(run: Run, *, rank: int, by: Grouping = "name", core: str = C
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
+def known(totals: pd.DataFrame) -> pd.DataFrame:
+    """Totals by name without columns that tell nothing: types that are the names or not recorded, cores of which none is known."""
+    if totals.empty or "name" not in totals:
+        return totals
+    names, types, cores = (totals[column].astype("object") for column in ("name", "type", "core"))
+    told = {"type": types[types != names], "core": cores[cores != UNKNOWN]}
+    return totals.drop(columns=[column for column, values in told.items() if values.isna().all()])
+
+
 def largest_told(totals: pd.DataFrame) -> str:
     """The operator that takes most, in a sentence; `totals` is of `operator_totals`."""
     largest = totals.iloc[0]
+    calls = "{calls} call" if largest["count"] == 1 else "{calls} calls"
     return say(
-        "{name} takes most: {total_ns} in {calls} call(s), {share} of the time of the {groups} groups.",
+        f"{{name}} takes most: {{total_ns}} in {calls}, {{share}} of the time of the {{groups}} groups.",
         name=_named(largest["name"]),
         total_ns=int(largest["total_ns"]),
         calls=str(int(largest["count"])),
@@ -132,7 +142,7 @@ def small_told(totals: pd.DataFrame, *, small_us: float) -> list[str]:
     if len(slow):
         names = ", ".join(map(_named, slow["name"].head(3)))
         told.append(f"{names} run on the device's CPU: replace them, or change their type of data.")
-    return told or [f"No operator is called {MANY} times or more for less than {format_entry(small_us)} us."]
+    return told or [f"No operator is called {MANY} times or more for less than {format_entry(small_us)} µs."]
 
 
 def _named(name: object) -> str:

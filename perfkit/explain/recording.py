@@ -7,6 +7,7 @@ import pandas as pd
 from perfkit.config.collect import PARTS, how_to_collect
 from perfkit.core import quantity
 from perfkit.core.run import Run
+from perfkit.core.texts import Said, joined, say
 from perfkit.core.units import format_bytes
 from perfkit.record.recognise import formats
 
@@ -23,7 +24,7 @@ _FRAMEWORKS = {
 """By format the framework whose lines record it; what the profiler itself says goes before."""
 
 
-def recording_told(run: Run, *, num_expected: int | None = None) -> str:
+def recording_told(run: Run, *, num_expected: int | None = None) -> Said:
     """Format, ranks, steps and size of a run, what was dropped, whether steps are their parts, and what is missing, in sentences.
 
     `num_expected` is how many ranks the job has; None or 0: as many as the run says itself.
@@ -33,11 +34,15 @@ def recording_told(run: Run, *, num_expected: int | None = None) -> str:
     of_all = f" of {expected}" if expected and expected != ranks else ""
     size, rest_ns, missing = run.frame("coverage")["bytes"].sum(), largest_rest_ns(run), missing_parts(run)
     text = f"{title}: {ranks}{of_all} rank{'s' * ((expected or ranks) != 1)}, {steps} step{'s' if steps != 1 else ''}"
-    text += f", {format_bytes(int(size))} of files. " if size else ". "
-    text += f"{' '.join(run.lost_told) or 'Nothing was dropped.'} "
-    if rest_ns is not None:
-        text += f"The parts of every step sum to it {'exactly' if rest_ns == 0 else f'within {rest_ns} ns'}. "
-    return text + (f"Not recorded: {', '.join(missing)}." if missing else "Every kind of data is there.")
+    exact = "exactly" if rest_ns == 0 else f"within {rest_ns} ns"
+    return joined(
+        [
+            f"{text}, {format_bytes(int(size))} of files." if size else f"{text}.",
+            *(run.lost_told or ("Nothing was dropped.",)),
+            "" if rest_ns is None else f"The parts of every step sum to it {exact}.",
+            say("Not recorded: {missing}.", missing=joined(missing, ", ")) if missing else "Every kind of data is there.",
+        ]
+    )
 
 
 def recording_notes(run: Run, *, num_expected: int | None = None) -> list[str]:
@@ -69,7 +74,16 @@ def missing_parts(run: Run) -> tuple[str, ...]:
     return tuple(part for part in PARTS if part not in present)
 
 
-_TABLES = {"steps": "step times", "kernels": "kernels", "collectives": "collectives"}
+_TABLES = {
+    "steps": "step times",
+    "kernels": "kernels",
+    "collectives": "collectives",
+    "links": "links",
+    "host": "host calls",
+    "memory_curve": "memory curve",
+    "groups": "layout",
+}
+"""What a table holds, whatever file it was read from."""
 
 
 def framework_of(run: Run) -> str | None:

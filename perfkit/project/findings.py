@@ -22,6 +22,8 @@ from perfkit.explain.diagnose.told import finding_names
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.keep import own_project
 
+LONGEST_SUBJECT = 48
+"""Letters of a name that a row shows; a kernel of C++ has hundreds, which would fill the table."""
 ANSWER = "finding-answer"
 OPEN, DISMISSED, ALL = "open", "dismissed", "all"
 SHOWN = (OPEN, "planned", "done", DISMISSED, ALL)
@@ -81,7 +83,7 @@ def ranked(diagnosis: Diagnosis, made: Answers, show: str = OPEN) -> pd.DataFram
 
 
 def _whom(finding: Finding) -> str:
-    return "; ".join(map(told, subject_text(finding.subject, most=4).split("; ")))
+    return "; ".join(map(told, subject_text(finding.subject, most=4, width=LONGEST_SUBJECT).split("; ")))
 
 
 def dismissals(made: Answers) -> list[str]:

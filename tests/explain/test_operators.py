@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.quantity import cells
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.explain.compare.operators import by_operator, compare_operators, slower_told
@@ -14,6 +15,7 @@ from perfkit.explain.operators import (
     core_choices,
     core_label,
     kernel_ranks,
+    known,
     largest_collectives,
     largest_kernels,
     largest_told,
@@ -117,8 +119,17 @@ def test_the_gain_of_a_share_is_s_over_one_minus_s(ascend: Run):
     assert alone["gain_ratio"].isna().all(), "without all of it there is nothing left to gain from"
 
 
+def test_a_column_that_tells_nothing_is_left_out(ascend: Run, kineto: Run):
+    assert {"type", "core"} <= set(known(operator_totals(ascend, rank=0)).columns)
+    totals = operator_totals(kineto, rank=kernel_ranks(kineto)[0])
+    assert (totals["type"] == totals["name"]).all()
+    assert set(totals["core"]) == {"unknown"}
+    assert set(totals.columns) - set(known(totals).columns) == {"type", "core"}
+    assert cells(largest_kernels(kineto, rank=kernel_ranks(kineto)[0])["core"])[:2] == [None, None], "not recorded is no nan"
+
+
 def test_what_takes_most_and_what_is_many_and_short_is_said(ascend: Run, kineto: Run):
-    assert "takes most: 1.96 ms in 3 call(s), 22.1 %" in largest_told(operator_totals(ascend, rank=0))
+    assert "takes most: 1.96 ms in 3 calls, 22.1 %" in largest_told(operator_totals(ascend, rank=0))
     assert "a fused operator replaces many" in small_told(operator_totals(kineto, rank=kernel_ranks(kineto)[0]), small_us=10.0)[0]
     assert small_told(operator_totals(ascend, rank=0), small_us=10.0)[0].startswith("No operator is called 20 times")
 

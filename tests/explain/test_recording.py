@@ -23,6 +23,7 @@ from perfkit.record.load import load
 
 TRACES = data_folder() / "traces"
 SAMPLE = TRACES / "torch_npu_2rank"
+OWN = Path(__file__).parents[1] / "data" / "traces"
 RECORDINGS = ["torch_npu_2rank", "cluster_16card", "kineto_resnet", "mindinsight_feed", "logs/llama2_13b_8card_worker_0.log"]
 
 
@@ -52,6 +53,12 @@ def test_tables_and_sentence_agree_on_every_recording(name: str):
     assert len(facts_table(run)) == len(run.facts)
     assert ("Nothing was dropped" in recording_told(run)) == (dropped.empty)
     assert (largest_rest_ns(run) is None) == (not run.has("step_parts"))
+
+
+def test_what_a_page_draws_is_not_said_to_be_missing():
+    run = load(OWN / "kineto_h100")
+    assert run.has("memory_curve")
+    assert missing_parts(run) == ("collectives", "links", "operator statistics", "layout")
 
 
 def test_damage_is_listed_and_the_rest_is_read(tmp_path: Path):

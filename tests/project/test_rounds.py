@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perfkit.config.presets import published_plan
@@ -141,6 +143,17 @@ def test_what_this_page_wrote_is_not_told_but_shown(folder):
     assert view.content["round"] == "Round 0"
     assert the_round.wait().text.startswith("Round 0 (pp 2) is open.")
     assert the_round.view.actions == []
+
+
+def test_a_recording_that_this_page_opens_is_no_change_from_elsewhere(folder, monkeypatch):
+    page_state.cache_clear()
+    monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
+    view = widgets.header("10_load_run")
+    recording = Path(__file__).parents[1] / "data" / "traces" / "mindinsight" / "run_3"
+    assert widgets.choose_recording(recording, remember=True).value.name == "run_3"
+    view.look(folder)
+    assert open_project(folder).open_run == recording
+    assert view.changed == ""
 
 
 def test_settings_that_were_written_elsewhere_are_told(folder):

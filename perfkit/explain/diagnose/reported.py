@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfkit.core.demangled import demangled
 from perfkit.core.run import Run
+from perfkit.core.shortening import shortened
 from perfkit.core.texts import say
 from perfkit.core.units import format_entry, format_ns
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
@@ -15,13 +17,15 @@ from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
 MOST_FILES = 40
 
 
-def subject_text(subject: Mapping[str, Sequence[Any]], most: int = 8) -> str:
-    """Whom a finding concerns, in words: "ranks 3, 5; links 0-1"."""
-    return "; ".join(f"{name} {_listed(values, most)}" for name, values in subject.items() if len(values)) or "the whole run"
+def subject_text(subject: Mapping[str, Sequence[Any]], most: int = 8, width: int | None = None) -> str:
+    """Whom a finding concerns, in words: "ranks 3, 5; links 0-1"; longer names than `width` are told by both their ends."""
+    return "; ".join(f"{name} {_listed(values, most, width)}" for name, values in subject.items() if len(values)) or "the whole run"
 
 
-def _listed(values: Sequence[Any], most: int) -> str:
+def _listed(values: Sequence[Any], most: int, width: int | None) -> str:
     told = ["-".join(map(str, value)) if isinstance(value, tuple | list) else str(value) for value in values[:most]]
+    if width is not None:
+        told = [shortened(demangled(name), width) for name in told]
     rest = len(values) - most
     return ", ".join(told) + (f" and {rest} more" if rest > 0 else "")
 

@@ -139,7 +139,7 @@ def operation_rows(operations: pd.DataFrame) -> Rows:
     """The data set of `exposure_bars` from rows of `explain.communication.operations_of`."""
     rows = []
     for row in operations.to_dict("records"):
-        size = "" if pd.isna(row["group_size"]) else f" ({int(row['group_size'])} ranks)"
+        size = "" if pd.isna(row["group_size"]) else f" ({int(row['group_size'])} rank{'s' * (row['group_size'] != 1)})"
         told = not pd.isna(row["exposed_ns"])
         parts = {"exposed": row["exposed_ns"], "hidden": row["hidden_ns"]} if told else {"not told apart": row["duration_ns"]}
         rows += [

@@ -57,7 +57,7 @@ def count_mean(rows: Rows, *, small_us: float) -> alt.LayerChart:
         .mark_point(filled=True, size=80, opacity=0.85)
         .encode(
             x=alt.X("count:Q", title="calls", scale=alt.Scale(type="log")),
-            y=alt.Y("mean_us:Q", title="mean (us)", scale=alt.Scale(type="log")),
+            y=alt.Y("mean_us:Q", title="mean (µs)", scale=alt.Scale(type="log")),
             color=_core_color(rows),
             tooltip=_tooltip(),
         )
@@ -181,8 +181,10 @@ def operator_rows(table: pd.DataFrame) -> Rows:
     return {"operators": rows}
 
 
-def _core_color(rows: Rows) -> alt.Color:
+def _core_color(rows: Rows) -> alt.Color | alt.ColorValue:
     present = [core for core in CORES if any(row["core"] == core for row in rows["operators"])]
+    if present == [UNKNOWN]:  # a device of one kind of core, or a recording that tells none
+        return alt.ColorValue(theme.COMPUTING)
     return alt.Color("core:N", title=None, sort=present, scale=alt.Scale(domain=present, range=[CORES[core] for core in present]))
 
 
@@ -192,7 +194,7 @@ def _tooltip() -> list[Any]:
         "core:N",
         theme.tooltip("count", "count", title="calls"),
         theme.tooltip("total_ms", "ns", title="total (ms)"),
-        theme.tooltip("mean_us", "ns", title="mean (us)"),
+        theme.tooltip("mean_us", "ns", title="mean (µs)"),
         theme.tooltip("share", "ratio"),
         theme.tooltip("cumulative", "ratio", title="up to here"),
     ]

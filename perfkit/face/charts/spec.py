@@ -102,7 +102,7 @@ def headers(spec: Mapping[str, Any]) -> dict[str, str]:
     return {
         column: f"{column} ({unit})"
         for column, unit in units.items()
-        if column != (own := unit.lower().replace("/", "_per_")) and not column.endswith(f"_{own}")
+        if column != (own := unit.lower().replace("/", "_per_").replace("µ", "u")) and not column.endswith(f"_{own}")
     }
 
 

@@ -47,7 +47,8 @@ def _head(name: str, headers: Mapping[str, str]) -> str:
     if name in headers:
         return f"{told(quantity.label(name))}{headers[name][len(name) :]}"
     unit = "" if "_per_" in name else next((unit for unit in UNITS if name.endswith(f"_{unit.lower()}")), "")
-    return f"{told(quantity.label(name[: -len(unit) - 1]))} ({unit})" if unit else told(quantity.label(name))
+    written = {"us": "µs"}.get(unit, unit)
+    return f"{told(quantity.label(name[: -len(unit) - 1]))} ({written})" if unit else told(quantity.label(name))
 
 
 def _drawn(spec: ChartSpec) -> Iterator[tuple[str, str]]:

@@ -124,12 +124,14 @@ def framework_at(place: str) -> str:
         return FRAMEWORKS[0]
 
 
-def remember_run(path: str) -> None:
-    """Keep `path` as the open run of the project, so that the next page starts with it."""
+def remember_run(path: str) -> bool:
+    """Keep `path` as the open run of the project, so that the next page starts with it; whether it was another one."""
     project = current_project()
     place = Path(path).expanduser()
-    if project is not None and not project.read_only and project.open_run != place and not is_sample(place):
-        save(replace(project, open_run=place))
+    if project is None or project.read_only or project.open_run == place or is_sample(place):
+        return False
+    save(replace(project, open_run=place))
+    return True
 
 
 def first_run(samples: Mapping[str, str]) -> str:

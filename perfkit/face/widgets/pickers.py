@@ -21,6 +21,7 @@ from perfkit.core.texts import joined, say, t
 from perfkit.face.widgets import context
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.entries import Entry, Folder
+from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Empty
 from perfkit.face.widgets.placed import draw, put
 from perfkit.face.widgets.status import NothingYet
@@ -90,8 +91,8 @@ def choose_recording(
         if optional and not chosen[name]:
             return None
         run = context.read_run(chosen[name])
-        if remember:
-            context.remember_run(chosen[name])
+        if remember and context.remember_run(chosen[name]):
+            page_state().saved()  # by this page, not by somebody else
         return run
 
     return make_picker(name, label, entry, read, run_told, samples=samples if name == "run" else None)

@@ -41,6 +41,8 @@ def test_every_verdict_stands_in_a_table(found):
 def test_whom_a_finding_concerns_is_said_in_words_and_cut_where_it_is_long():
     assert subject_text({"ranks": (3, 5), "links": ((0, 1),), "steps": ()}) == "ranks 3, 5; links 0-1"
     assert subject_text({"ranks": range(10)}) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    kernel = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>"
+    assert subject_text({"operators": (kernel, "Cast")}, width=24) == "operators void at::nat…atorBase&)>, Cast"
     assert subject_text({}) == subject_text({"ranks": ()}) == "the whole run"
 
 

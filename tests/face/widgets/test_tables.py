@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from perfkit.core.units import THIN_SPACE
 from perfkit.face.widgets.table import Table, table_content
 
 
@@ -77,3 +78,15 @@ def test_a_row_is_given_by_column_name():
 
 def test_an_empty_frame_is_a_table_without_rows():
     assert table_content("t", Table(pd.DataFrame({"a": []})))["columns"][0]["text"] == []
+
+
+def test_counts_of_which_one_is_absent_are_whole():
+    content = table_content("plans", Table(pd.DataFrame({"global_batch_size": [1024, None], "slowness": [1.0, 1.25]})))
+    assert [column["text"] for column in content["columns"]] == [[f"1{THIN_SPACE}024", "–"], ["1.00", "1.25"]]
+
+
+def test_yes_and_no_are_in_the_language_of_the_page(monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    (column,) = table_content("ranks", Table(pd.DataFrame({"slow": [True, False]})))["columns"]
+    assert column["text"] == ["是", "否"]
+    assert column["values"] == [True, False]

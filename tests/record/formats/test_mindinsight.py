@@ -85,7 +85,7 @@ def test_what_the_split_is_off_by_is_said(cluster):
 @pytest.mark.parametrize(("folder", "sum_text"), [("run_3", "1.95 s"), ("run_4", "1.25 s")])
 def test_a_cluster_file_that_contradicts_the_step_trace_is_not_used_and_both_are_named(folder, sum_text):
     run = load(DATA / folder)
-    assert any(f"gives step 1 {sum_text}, the step trace 23.7 ms" in note for note in run.notes)
+    assert any(f"gives {sum_text} for step 1, the step trace 23.7 ms" in note for note in run.notes)
     breakdown = run.step_breakdown(1, 1)
     assert dict(breakdown.parts) == {"free/data": 0, "computing/forward_backward": 23_668_080, "computing/tail": 40_970}
     assert breakdown.unmeasured == {"communication/exposed", "bubble"}

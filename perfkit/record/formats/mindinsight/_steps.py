@@ -159,8 +159,9 @@ def _fit(trace: StepTrace, file: File, splits: Sequence[dict[str, int] | None], 
         parts = {**split, "free/data": int(data_ns)}
         excess_ns = sum(parts.values()) - duration_ns
         if excess_ns > CONTRADICTION * duration_ns:
+            split_told, trace_told = format_ns(sum(parts.values())), format_ns(duration_ns)
             sink.note(
-                f"{file.label} gives step {row['step']} {format_ns(sum(parts.values()))}, the step trace {format_ns(duration_ns)}: "
+                f"{file.label} gives {split_told} for step {row['step']}, the step trace {trace_told}: "
                 "the step keeps the phases of the step trace"
             )
             result.append(None)
