@@ -86,6 +86,7 @@ class _Where:
 def _kernels(kind: str) -> Callable[[Recording, Cause, _Where], Stretched]:
     def put(recording: Recording, cause: Cause, where: _Where) -> Stretched:
         rows = where.kinds(kind)
+        rows = rows[~rows.index.isin(list(recording.inner))]  # what a collective copies is as slow as its links
         if cause.operator:
             rows = rows[rows["name"].astype(str).str.contains(cause.operator, regex=False).to_numpy(dtype=bool)]
         return Stretched(kernels_ns={int(at): round(length * (cause.amount - 1)) for at, length in rows["duration_ns"].items()})  # type: ignore[call-overload]  # a row number

@@ -13,6 +13,8 @@ import numpy as np
 
 from benchmarks.diagnosis._causes import MS, RULES, Cause
 from benchmarks.diagnosis._real_cases import BUNDLED, Base, bases, read
+from benchmarks.diagnosis._recorded import copies_of_collectives
+from perfkit.core.robust import WARM_FROM_STEP
 from perfkit.core.run import Run
 
 LEAST_STEPS = 3
@@ -45,7 +47,8 @@ def drawn(seed: int, each: int) -> Iterator[tuple[Base, Cause, bool]]:
 def _kinds(run: Run) -> list[str]:
     """The causes that a recording can have and show: of what it has, on some of its ranks or steps where all would not be seen."""
     kernels = run.frame("kernels")
-    has, launched = set(kernels["kind"].dropna()), run.has("launches")
+    own = kernels.drop(index=list(copies_of_collectives(kernels)))
+    has, launched = set(own["kind"].dropna()), run.has("launches")
     some_steps, some_ranks = run.frame("steps")["step"].nunique() >= LEAST_STEPS, kernels["rank"].nunique() > 1
     can = {
         "slow computing": some_steps or some_ranks,
@@ -70,7 +73,9 @@ def _one(random: np.random.Generator, run: Run, kind: str) -> Cause:
     cause = Cause(kind, round(amount, 2))
     by_step = num_steps >= LEAST_STEPS and (random.random() < 0.5 or (len(ranks) == 1 and kind == "slow computing"))
     if by_step or kind == "slow transfers":
-        chosen = random.choice(num_steps, size=int(random.integers(1, num_steps // 2 + 1)), replace=False)
+        # In the first step of a job ranks connect: that transfers are slow in it as well shows in nothing.
+        first = int(kind == "slow transfers" and steps["step"].min() < WARM_FROM_STEP)
+        chosen = random.choice(np.arange(first, num_steps), size=int(random.integers(1, num_steps // 2 + 1)), replace=False)
         cause = replace(cause, steps=tuple(sorted(int(step) for step in chosen)))
     if len(ranks) > 1 and kind != "slow transfers" and (random.random() < 0.5 or (kind == "slow computing" and not cause.steps)):
         return replace(cause, ranks=(int(random.choice(ranks)),))

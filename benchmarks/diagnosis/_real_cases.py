@@ -133,7 +133,7 @@ def bases() -> tuple[Base, ...]:
                 Cause("pause", 10, steps=(1,)),
                 Cause("slow computing", 1.6, ranks=(1,)),
                 Cause("slow computing", 1.8, steps=(1, 2)),
-                Cause("slow transfers", 3, steps=(0, 3)),
+                Cause("slow transfers", 3, steps=(1, 3)),
             ),
             with_baseline=(Cause("slow transfers", 2), Cause("slow computing", 1.5, operator="MatMul")),
         ),

@@ -58,9 +58,9 @@ def _keys(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
 def _line(timed: Retimed, rank: int, times: Ints) -> _Line:
     points = sorted((timed.moments.recorded[at], int(times[at])) for begin, end, _, _ in timed.calls[rank] for at in (begin, end))
     for of_rank, moment, extra in timed.stretched.pauses:
-        before = [point for point in points if point[0] < moment]
-        if of_rank == rank and before:
-            anew = moment + before[-1][1] - before[-1][0]
+        if of_rank == rank:
+            before = [point for point in points if point[0] < moment]
+            anew = moment + (before[-1][1] - before[-1][0] if before else 0)
             points = sorted([*points, (moment, anew), (moment + 1, anew + extra)])
     recorded, anew = (np.array(side, dtype=np.int64) for side in zip(*points, strict=True))
     return _Line(timed.recording, rank, recorded, np.maximum.accumulate(anew))

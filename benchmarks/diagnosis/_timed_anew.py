@@ -18,13 +18,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.diagnosis._recorded import (
+    LONG_LAUNCH_NS,
+    LONG_WAIT_NS,
+    OF_MEMORY,
+    WAITS,
+    calls_of,
+    copies_of_collectives,
+    instances,
+)
 from perfkit.core import clock
 from perfkit.core.run import Run
 
 Ints = npt.NDArray[np.int64]
-WAITS = ("Synchronize", "Memcpy", "memcpy", "synchronize")
-LONG_WAIT_NS, LONG_LAUNCH_NS = 30_000, 100_000
-"""Calls that wait are at least this long; launches block only where the queue is full."""
 AT_ONCE_NS = 20_000
 RUNS_ON_NS = 5_000_000
 """A longer stretch of the host between two calls is no launching: it waits for a thread or for data."""
@@ -42,7 +48,8 @@ class Stretched:
     """What is longer: kernels and transfers by row of the table `kernels`, by how many ns.
 
     `pauses` are (rank, moment on its clock, ns) of the host, or of the device before its next kernel where no host was recorded;
-    `host_factor` stretches what the host of some ranks does between calls of some windows of time; `waits` are kernels (rows) for
+    `host_factor` stretches what the host of some ranks does in some windows of time, but for calls that take or give back memory:
+    those have a cause of their own; `waits` are kernels (rows) for
     which the host waits once they are launched; `links` are (source, target, steps, factor) in the table of links.
     """
 
@@ -107,10 +114,11 @@ class Recording:
         self.run = run
         self.kernels = run.frame("kernels").reset_index(drop=True)
         self.clocks = clock.estimate(run) if self.kernels["rank"].nunique() > 1 and run.has("collectives") else {}
-        calls = [_calls(run, int(rank)) for rank in self.kernels["rank"].unique()] if run.has("host") else []
+        calls = [calls_of(run, int(rank)) for rank in self.kernels["rank"].unique()] if run.has("host") else []
         self.calls = pd.concat(calls, ignore_index=True) if calls else pd.DataFrame(columns=["rank", "start", "end", "name"])
         self.launched = self._launched()
-        self.instance = _instances(run, self.kernels)
+        self.instance = instances(run, self.kernels)
+        self.inner = copies_of_collectives(self.kernels)
 
     def common(self, rank: int, moments: Ints) -> Ints:
         """Moments of a rank's clock on the common one."""
@@ -129,46 +137,6 @@ class Recording:
         return [by_key.get(row) for row in asked]
 
 
-def _calls(run: Run, rank: int) -> pd.DataFrame:
-    """The calls of a rank that launch or wait, in order of their start, without those inside another."""
-    host = run.frame("host", ranks=[rank])
-    rows = host[(host["kind"] == "call").to_numpy(dtype=bool)]
-    long = rows["duration_ns"] >= np.where(rows["name"].astype(str).str.contains("|".join(WAITS)), LONG_WAIT_NS, LONG_LAUNCH_NS)
-    launches = run.frame("launches", ranks=[rank])
-    launches = launches[launches["launch_ns"].notna().to_numpy(dtype=bool)]
-    pieces = [
-        pd.DataFrame(
-            {"start": rows["start_ns"][long], "length": rows["duration_ns"][long], "name": rows["name"][long].astype(str)}
-        ),
-        pd.DataFrame(
-            {
-                "start": launches["launch_ns"],
-                "length": launches["launch_duration_ns"].fillna(0),
-                "name": launches["call"].astype(str),
-            }
-        ),
-    ]
-    found = pd.concat(pieces, ignore_index=True).astype({"start": "int64", "length": "int64"})
-    found = found.sort_values(["start", "length"], ascending=[True, False]).drop_duplicates("start")
-    return pd.DataFrame({"rank": rank, "start": found["start"], "end": found["start"] + found["length"], "name": found["name"]})
-
-
-def _instances(run: Run, kernels: pd.DataFrame) -> list[tuple[str, str, int] | None]:
-    """Which operation of several ranks a kernel is a member of."""
-    rows = run.frame("collectives")
-    rows = rows[rows["start_ns"].notna() & rows["step"].notna()]
-    rows = rows.assign(key=list(zip(rows["group"].astype(str), rows["name"].astype(str), rows["step"], strict=True)))
-    met = rows.groupby("key")["rank"].transform("nunique") > 1
-    once = ~rows.duplicated(["key", "rank"], keep=False)
-    rows = rows[(met & once).to_numpy(dtype=bool)]
-    of = {
-        (int(r), int(s), int(d)): key for r, s, d, key in rows[["rank", "start_ns", "duration_ns", "key"]].itertuples(index=False)
-    }
-    asked = kernels[["rank", "start_ns", "duration_ns"]].itertuples(index=False, name=None)
-    talks = (kernels["kind"] == "communication").to_numpy(dtype=bool)
-    return [of.get((int(r), int(s), int(d))) if talk else None for (r, s, d), talk in zip(asked, talks, strict=True)]
-
-
 class Retimed:
     """A recording with some pieces stretched: its moments, what each waits for, and when each comes then (`times`)."""
 
@@ -182,6 +150,7 @@ class Retimed:
             self.starts_ns[at] = recording.common(int(str(rank)), rows["start_ns"].to_numpy(dtype=np.int64))
         self.lengths_ns = kernels["duration_ns"].to_numpy(dtype=np.int64)
         self.calls: dict[int, list[tuple[int, int, int, int]]] = {}
+        self.of_memory: set[int] = set()
         for number in range(len(kernels)):
             self.begins[number] = self.moments.add(int(self.starts_ns[number]))
             self.ends[number] = self.moments.add(int(self.starts_ns[number] + self.lengths_ns[number]))
@@ -204,6 +173,7 @@ class Retimed:
         ends = self.starts_ns[mine] + self.lengths_ns[mine]
         by_end = mine[np.argsort(ends, kind="stable")]
         sorted_ends = np.sort(ends)
+        pageable = self._pageable(mine)
         found = []
         for start, length, name in zip(starts.tolist(), lengths.tolist(), rows["name"], strict=True):
             begin, end = self.moments.add(start), self.moments.add(start + length)
@@ -212,16 +182,26 @@ class Retimed:
                 at = int(np.searchsorted(sorted_ends, start + length + 2_000, side="right")) - 1
                 if at >= 0 and sorted_ends[at] > start and start + length - sorted_ends[at] <= max(AT_ONCE_NS, length // 50):
                     waited = int(by_end[at])
-            if waited >= 0:
+            if (copy := pageable.get(start, -1)) >= 0 and self.starts_ns[copy] <= start + length <= self._end_ns(copy) + AT_ONCE_NS:
+                self.moments.before[end] = [(begin, CALL_NS), (self.ends[copy], start + length - self._end_ns(copy))]
+            elif waited >= 0:
                 self.moments.before[end] = [(begin, CALL_NS), (self.ends[waited], 0)]
             else:
                 self.moments.before[end] = [(begin, length)]
+            if OF_MEMORY.search(name):
+                self.of_memory.add(end)
             found.append((begin, end, start, start + length))
         self.calls[rank] = found
         line = sorted([(start, begin) for begin, _, start, _ in found] + [(stop, end) for _, end, _, stop in found])
         blocked = {end for _, end, _, _ in found if len(self.moments.before[end]) > 1}
         for (before_ns, before), (now_ns, now) in pairwise(line):
             self.moments.before[now].append((before, 0 if now in blocked else now_ns - before_ns))
+
+    def _pageable(self, mine: Ints) -> dict[int, int]:
+        """By their launch the copies of pageable memory: the call returns when its copy is done, or some 10 us before."""
+        copies = self.recording.kernels.iloc[mine]
+        named = copies["name"].astype(str).str.contains("Pageable").to_numpy(dtype=bool)
+        return {launched: int(at) for at in mine[named] if (launched := self.recording.launched[at]) is not None}
 
     def _device(self, rank: int, rows: pd.DataFrame) -> None:
         """What each kernel of a rank waits for."""
@@ -241,6 +221,9 @@ class Retimed:
             sent.update(self._last_of(of_step, sent))
         for number in order.tolist():
             start = int(self.starts_ns[number])
+            if (whole := self.recording.inner.get(number)) is not None:
+                moments.before[self.begins[number]] = [(self.ends[whole], start - self._end_ns(whole))]
+                continue
             waits = []
             if (before := last.get(streams[number])) is not None:
                 # Ends that are told by the microsecond may lie behind the start that waited for them.
@@ -316,7 +299,7 @@ class Retimed:
             self._pause(rank, moment, extra)
         for rank, first, last, factor in self.stretched.host_factor:
             line = {moment for begin, end, _, _ in self.calls.get(rank, []) for moment in (begin, end)}
-            for at in line:
+            for at in line - self.of_memory:
                 if first <= moments.recorded[at] < last:
                     moments.before[at] = [
                         (source, round(least * factor) if source in line and least < RUNS_ON_NS else least)
@@ -330,11 +313,12 @@ class Retimed:
         calls = [begin for begin, _, start, _ in self.calls.get(rank, []) if start >= moment]
         if calls:
             at = min(calls, key=lambda one: self.moments.recorded[one])
-            self.moments.before[at] = [(source, least + extra) for source, least in self.moments.before[at]]
-            if not self.moments.before[at]:
-                self.moments.recorded[at] += extra
+            # The first call of all waits for the moment at which it would have been.
+            before = self.moments.before[at] or [(self.moments.add(self.moments.recorded[at]), 0)]
+            self.moments.before[at] = [(source, least + extra) for source, least in before]
             return
         mine = np.flatnonzero((self.recording.kernels["rank"] == rank).to_numpy())
+        mine = mine[~np.isin(mine, list(self.recording.inner))]
         streams = self.recording.kernels["stream"].astype(str).to_numpy()
         held = {streams[at]: at for at in mine[np.argsort(-self.starts_ns[mine], kind="stable")] if self.starts_ns[at] >= moment}
         began = max((at for at in mine if self.starts_ns[at] < moment), key=lambda at: int(self.starts_ns[at]), default=None)

@@ -20,7 +20,7 @@ import pandas as pd
 
 from perfkit.core.clock import Clock
 from perfkit.core.run import Run
-from perfkit.explain.diagnose._moments_order import AT_ONCE_NS, follows, once
+from perfkit.explain.diagnose._moments_order import AT_ONCE_NS, follows, held_by_copies, once
 from perfkit.record.events.graph import UNKNOWN_NS, RankEvents, causal_graph
 from perfkit.record.overlap import union
 
@@ -254,7 +254,7 @@ class Moments:
         self, events: RankEvents, clock: Clock | None, device: tuple[Ints, Ints, Ints], launches: tuple[Ints, Ints]
     ) -> tuple[Ints, Ints, Ints, Ints]:
         """The calls of a rank as one line, whichever thread makes them: its moments, when they were, the call of each execution."""
-        _, ends, begins = device
+        starts, ends, begins = device
         launch_ns, lasts = launches
         host = events.host
         waiting = np.flatnonzero(host.of_kind("call") & host.named(WAITING) & (host.ends - host.starts > CALL_NS))
@@ -286,13 +286,16 @@ class Moments:
         order = np.argsort(when, kind="stable")
         line, line_ns = moments[order], when[order]
         holds = {first + 2 * one + 1: int(begins[by_end[at[one]]]) + 1 for one in np.flatnonzero(waited).tolist()}
+        held = held_by_copies(events, launch_ns, (starts, ends), (begin, length))
+        holds |= {first + 2 * call + 1: int(begins[copy]) + 1 for call, (copy, _) in held.items()}
+        sooner = {first + 2 * call + 1: lag for call, (_, lag) in held.items()}
         for previous, now, before_ns, now_ns in zip(
             line[:-1].tolist(), line[1:].tolist(), line_ns[:-1].tolist(), line_ns[1:].tolist(), strict=True
         ):
             if (held_by := holds.get(now)) is None:
                 self._before[now] = [(previous, now_ns - before_ns)]
             else:
-                self._before[now] = [(held_by, 0), (now - 1, CALL_NS), (previous, 0)]
+                self._before[now] = [(held_by, sooner.get(now, 0)), (now - 1, CALL_NS), (previous, 0)]
                 self._awaited[now] = held_by
         free = (line[:-1] - first) % 2 == 1  # between two calls
         between = np.diff(line_ns)[free & ~np.isin(line[:-1], [*holds])]
@@ -354,7 +357,8 @@ class Moments:
         for at, edges in enumerate(self._before):
             if edges:
                 now = recorded[at]
-                kept = [(source, min(least, now - recorded[source])) for source, least in edges if recorded[source] <= now]
+                # A call may return just before its copy ends.
+                kept = [(one, min(least, now - recorded[one])) for one, least in edges if recorded[one] + min(least, 0) <= now]
                 kept.sort(key=lambda edge: recorded[edge[0]] + edge[1], reverse=True)
                 if kept:
                     kept[0] = (kept[0][0], now - recorded[kept[0][0]])

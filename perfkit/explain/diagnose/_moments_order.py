@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.record.events.graph import OTHER_STREAM, STREAM, RankEvents
+from perfkit.record.events.graph import OTHER_STREAM, STREAM, UNKNOWN_NS, RankEvents
 
 Ints = npt.NDArray[np.int64]
 AT_ONCE_NS = 20_000
@@ -59,3 +59,20 @@ def once(rows: pd.DataFrame) -> pd.DataFrame:
         pieces = {"rank": rank, "start_ns": moments[order][:-1][keep], "duration_ns": lengths[keep]}
         frames.append(pd.DataFrame(pieces).assign(fraction=np.minimum(running[keep], 1.0)))
     return pd.concat(frames, ignore_index=True) if frames else rows
+
+
+def held_by_copies(
+    events: RankEvents, launch_ns: Ints, device: tuple[Ints, Ints], calls: tuple[Ints, Ints]
+) -> dict[int, tuple[int, int]]:
+    """By call that copies pageable memory its copy, and when it returned after that had ended, in ns: 0, or some 10 us before.
+
+    `device` are begins and ends of executions, `calls` begins and lengths of calls.
+    """
+    starts, ends = device
+    pageable = events.device["name"].astype(str).str.contains("Pageable").to_numpy(dtype=bool)
+    copies = {int(launch_ns[at]): int(at) for at in np.flatnonzero(pageable & (launch_ns != UNKNOWN_NS))}
+    found = {}
+    for call, (begin, length) in enumerate(zip(*(side.tolist() for side in calls), strict=True)):
+        if (copy := copies.get(begin)) is not None and starts[copy] <= begin + length <= ends[copy] + AT_ONCE_NS:
+            found[call] = (copy, min(0, int(begin + length - ends[copy])))
+    return found
