@@ -100,6 +100,12 @@ class Case:
         return tuple(sorted(int(step) for step in self.steps["step"].unique()))
 
     @cached_property
+    def settled_steps(self) -> tuple[int, ...]:
+        """The judged steps without the first of a job, in which ranks connect and caches fill though it be no warm-up."""
+        first = int(self.all_steps["step"].min()) if len(self.all_steps) else 0
+        return tuple(step for step in self.step_numbers if step != first or first >= robust.WARM_FROM_STEP)
+
+    @cached_property
     def grown_ns(self) -> int | None:
         """How much longer a step is than in the baseline, at least 0; None without one."""
         if self.baseline is None:

@@ -34,6 +34,8 @@ FEWEST_USUAL = 2
 PLAIN = 2.0
 """A single step shows what is possible, not what is usual: only what is so many times as long, and so many times the least amount
 more, is not how steps differ."""
+WEAKER = 0.25
+"""A step of an episode has at least this part of what its other steps have beyond the usual."""
 FEW_TOLD = 6
 MOST = 0.5
 """What is this share of how much longer steps are is what they are longer for."""
@@ -78,6 +80,7 @@ def episode_of(values: pd.Series, least: float) -> Episode | None:
         at = _last_usual(amounts, 1)
         if at != 0 or amounts[1] < PLAIN * max(amounts[0], least):
             return None
+    at = _with_weaker(amounts, at, least)
     low = amounts[: at + 1]
     steps = tuple(sorted(int(str(step)) for step in known.index[at + 1 :]))
     return Episode(steps, float(low.mean()), _period(steps, sorted(int(str(step)) for step in known.index)))
@@ -85,9 +88,26 @@ def episode_of(values: pd.Series, least: float) -> Episode | None:
 
 def _last_usual(amounts: npt.NDArray[np.float64], fewest: int) -> int | None:
     """The place of the last usual amount, of ascending ones: before the widest gap that leaves enough; None if none does."""
-    first = max(fewest, int(np.ceil(USUAL_SHARE * len(amounts)))) - 1
+    first = _fewest_usual(amounts, fewest) - 1
     jumps = np.diff(amounts)[first:]
     return first + int(jumps.argmax()) if len(jumps) else None
+
+
+def _with_weaker(amounts: npt.NDArray[np.float64], at: int, least: float) -> int:
+    """The place of the last usual amount with steps in the episode that have a part of what its other steps have.
+
+    What holds up a host costs less in a step whose queue is full: such a step is no usual one.
+    """
+    beyond = float(amounts[at + 1 :].mean() - amounts[: at + 1].min())
+    for lower in range(_fewest_usual(amounts, FEWEST_USUAL) - 1, at):
+        low, high = amounts[: lower + 1], amounts[lower + 1 :]
+        if high[0] - low.mean() >= WEAKER * beyond and _apart(low, amounts[lower + 1 : lower + 2], least):
+            return lower
+    return at
+
+
+def _fewest_usual(amounts: npt.NDArray[np.float64], fewest: int) -> int:
+    return max(fewest, int(np.ceil(USUAL_SHARE * len(amounts))))
 
 
 def _apart(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], least: float) -> bool:
@@ -99,13 +119,18 @@ def _apart(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], least: f
 def price_ns(case: Case, steps: Sequence[int], own_ns: int, *, whole: bool = False) -> int:
     """What an episode costs a step, a mean over all: what was found in it (`own_ns`), held against how much longer its steps are.
 
-    It cannot cost more than that; and where it is most of it, the rest followed from it: a queue that had run empty, ranks that
-    came late. A replay has followed that already, and of what was found `whole` nothing is left to follow: steps also differ by
-    themselves. Of the other steps the median is usual: one may be odd for another reason.
+    What was found `whole` costs what a step timed anew with its hosts tells: steps also differ for other reasons. Else it cannot
+    cost more than they are longer; and where it is most of that, the rest followed from it: a queue that had run empty, ranks that
+    came late. A replay has followed that already, and of what was found `whole` nothing is left to follow. Of the other steps
+    the median is usual, the first of a job left out.
     """
+    if whole and case.replay is None and case.moments is not None:
+        return own_ns
     lengths = case.steps.groupby("step")["duration_ns"].max().astype("float64")
     inside = lengths.index.isin(list(steps))
-    grown_ns = float((lengths[inside] - lengths[~inside].median()).sum()) / len(lengths)
+    usual = lengths[~inside & lengths.index.isin(case.settled_steps)]
+    usual_ns = (usual if len(usual) else lengths[~inside]).median()
+    grown_ns = float((lengths[inside] - usual_ns).sum()) / len(lengths)
     followed = whole or case.replay is not None or own_ns < MOST * grown_ns
     return round(max(0.0, min(float(own_ns), grown_ns) if followed else grown_ns))
 

@@ -52,6 +52,8 @@ FALSE_ALARMS = 0.001
 """Healthy runs with normal spread in which any rank may pass the bar."""
 MIN_PEERS = 3
 """The median of two lies between them and says of neither that it is the slow one."""
+MOST_EQUAL = 0.5
+"""The share of the computing time that operators of equal shapes must hold to stand for all."""
 RUN_OF_STEPS = 3
 """Steps on end: one in 44 passes the bar by chance, so three on end are one in 85,000."""
 NODE_SIZE = 8
@@ -211,15 +213,34 @@ def node_of(rank: int, case: Case) -> int:
     return case.nodes.get(rank, rank // NODE_SIZE)
 
 
+def equal_operators(case: Case) -> pd.DataFrame:
+    """The kernels of operators that all ranks run, as `rank`, `step`, `op`, `duration_ns`.
+
+    Where shapes were recorded and those that all ranks have hold most of the time, an operator is one of a shape: the head of a
+    model has the same operators as its layers, and larger ones.
+    """
+    columns = ["rank", "step", "op", "duration_ns"]
+    rows = case.computing
+    if rows["input_shapes"].notna().any():
+        of_shape = rows.groupby(["op", "input_shapes"], observed=True, dropna=False).ngroup()
+        shaped = _of_all_ranks(rows[columns].assign(op=of_shape))
+        if shaped["duration_ns"].sum() >= MOST_EQUAL * rows["duration_ns"].sum():
+            return shaped
+    return _of_all_ranks(rows[columns])
+
+
+def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
+    known: pd.DataFrame = rows[rows.groupby("op", observed=True)["rank"].transform("nunique") == rows["rank"].nunique()]
+    return known
+
+
 def operator_ratios(case: Case) -> pd.DataFrame:
     """By rank and step the weighted median, over operators that all ranks run, of the log ratio of their mean times.
 
     Weights are square roots of times: an operator of which the head of the model runs more, or larger ones, decides nothing alone.
     """
-    rows = case.computing
+    rows = equal_operators(case)
     means = rows.groupby(["rank", "step", "op"], observed=True)["duration_ns"].agg(["mean", "sum"]).reset_index()
-    ranks = means.groupby("op", observed=True)["rank"].transform("nunique")
-    means = means[ranks == rows["rank"].nunique()]
     logs = np.log(means["mean"].clip(lower=1.0))
     typical = logs.groupby([means["step"], means["op"]], observed=True).transform("median")
     weights = np.sqrt(means.groupby("op", observed=True)["sum"].transform("mean"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.core import robust
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
@@ -51,9 +50,11 @@ def findings(case: Case, rule: str) -> tuple[Finding, ...]:
 def _of_group(case: Case, rows: pd.DataFrame) -> tuple[Episode, float] | None:
     """The steps in which a group's transfers are slow, and how many times as long they take then."""
     # The member that waits least says how long data moved.
+    # In the first step of a job ranks connect: what is slow in it says nothing of links.
+    rows = rows[rows["step"].isin(case.settled_steps).to_numpy(dtype=bool)]
     moved = rows.groupby(["step", "instance"])["moved"].min().groupby("step").sum()
-    episode = episode_of(moved.reindex(list(case.step_numbers)), case.limit(EPISODE_SHARE) * (case.step_ns or 1))
-    if episode is None or _connecting(case, episode.steps):
+    episode = episode_of(moved.reindex(list(case.settled_steps)), case.limit(EPISODE_SHARE) * (case.step_ns or 1))
+    if episode is None:
         return None
     each = rows.groupby(["step", "instance"]).agg(moved=("moved", "min"), name=("name", "first")).reset_index()
     each["place"] = each.sort_values("instance").groupby("step").cumcount()
@@ -65,12 +66,6 @@ def _of_group(case: Case, rows: pd.DataFrame) -> tuple[Episode, float] | None:
     if (ratios >= SLOWER).mean() < MOST_SLOWER:
         return None
     return episode, float(moved[list(episode.steps)].mean() / max(1.0, episode.usual))
-
-
-def _connecting(case: Case, steps: tuple[int, ...]) -> bool:
-    """Whether it is the first step of a job alone, in which ranks connect."""
-    first = int(case.all_steps["step"].min())
-    return steps == (first,) and first < robust.WARM_FROM_STEP
 
 
 def _shown_by_several(rows: pd.DataFrame) -> bool:
@@ -120,7 +115,8 @@ def _cost_ns(case: Case, rows: pd.DataFrame, found: list[tuple[str, Episode, flo
         return work.won_ns(case, nothing, faster_ns=faster)
     lost = (slow["moved"] * slow["group"].map(gone)).groupby(slow["rank"]).sum()
     table = case.steps.pivot(index="rank", columns="step", values="exposed_communication_ns").astype("float64")
-    shown = table[list(steps)].sum(axis=1, min_count=len(steps)) - len(steps) * table.drop(columns=list(steps)).mean(axis=1)
+    usual = [step for step in case.settled_steps if step not in steps]
+    shown = table[list(steps)].sum(axis=1, min_count=len(steps)) - len(steps) * table[usual].mean(axis=1)
     # What is hidden of a rank that does not state it is not known: its steps say how much longer they are.
     bound = np.minimum(lost.reindex(shown.index).fillna(0.0), shown.clip(lower=0.0).fillna(np.inf))
     return round(float(bound.max()) / max(1, len(case.step_numbers)))

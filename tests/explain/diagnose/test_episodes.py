@@ -31,9 +31,12 @@ def by_step(*values: float) -> pd.Series:
         ((10, 10, 10, 12), 1, Episode((3,), 10.0, None)),
         ((10, 10, 30, 30, 30, 30, 30, 30, 30), 5, None),  # a third of the steps must be usual
         ((7, 7, 7, 7), 0.5, None),
+        ((0, 0, 0, 21, 48, 50), 5, Episode((3, 4, 5), 0.0, None)),  # a part of a stop is hidden where a queue was full
+        ((0, 0, 0, 10, 48, 50), 5, Episode((4, 5), 2.5, None)),  # less than a quarter of it is no part of it
+        ((10, 14, 18, 22, 60), 3, Episode((4,), 16.0, None)),  # nor what differs as the usual steps do
     ],
 )
-def test_the_steps_beyond_the_widest_gap_are_an_episode(values, least, found):
+def test_the_steps_beyond_the_widest_gap_are_an_episode_with_those_that_have_a_part_of_it(values, least, found):
     assert episode_of(by_step(*values), least) == found
 
 
@@ -67,14 +70,23 @@ def test_an_episode_costs_at_most_what_its_steps_are_longer(own_ns, replay, pric
     # Of four steps one takes 4,000 ns more than the median of the others on the slowest rank: 1,000 a step.
     rows = [(0, step, {0: 10_000, 1: 10_200, 2: 14_000, 3: 9_900}[step]) for step in range(4)]
     steps = pd.DataFrame([*rows, *((1, step, 5_000) for step in range(4))], columns=["rank", "step", "duration_ns"])
-    case = SimpleNamespace(steps=steps, replay=replay)
+    case = SimpleNamespace(steps=steps, replay=replay, moments=None, settled_steps=(0, 1, 2, 3))
     assert price_ns(case, (2,), own_ns) == price
     assert price_ns(case, (3,), own_ns) == 0  # shorter than the others
 
 
 def test_of_what_was_found_whole_the_rest_is_how_steps_differ():
     steps = pd.DataFrame({"step": range(4), "duration_ns": [100, 100, 140, 100]})
-    case = SimpleNamespace(steps=steps, replay=None)
+    case = SimpleNamespace(steps=steps, replay=None, moments=None, settled_steps=(0, 1, 2, 3))
     assert price_ns(case, (2,), 8) == 10
     assert price_ns(case, (2,), 8, whole=True) == 8
     assert price_ns(case, (2,), 12, whole=True) == 10
+    case.moments = object()  # a step timed anew tells what is lost, though another step be long for another reason
+    assert price_ns(case, (2,), 12, whole=True) == 12
+    assert price_ns(case, (2,), 8) == 10
+
+
+def test_the_first_step_of_a_job_is_no_usual_one():
+    steps = pd.DataFrame({"step": range(1, 5), "duration_ns": [220, 100, 140, 110]})
+    case = SimpleNamespace(steps=steps, replay=None, moments=None, settled_steps=(2, 3, 4))
+    assert price_ns(case, (3,), 20) == round((140 - 105) / 4)

@@ -64,6 +64,8 @@ OWN_CODE: tuple[Action, ...] = (
 FEW_CUTS = 3
 """Largest drops between the waits of ranks, after one of which the late ones end."""
 LATE = (causes.LAUNCHING, causes.LATENCY, causes.BLOCKING)
+APART = 2.0
+"""What some ranks have beyond the other late ones is their own if it wins so many times what is worth a finding."""
 MOST = 0.5
 """The fewest ranks that explain half of what all of the late ones would win are named."""
 UNLOADED = 0.1
@@ -89,9 +91,9 @@ def check(case: Case) -> Verdict:
     if means.empty or means.max() < bar_ns:
         return Verdict((), evidence)
     late = _late(means, bar_ns)
-    named = _named(case, leads, means, late)
+    named = _named(case, leads, means, late, bar_ns)
     rest = tuple(rank for rank in late if rank not in named)
-    finding, cost_ns = _finding(case, leads, named, bar_ns, evidence)
+    finding, cost_ns = _finding(case, leads, named, bar_ns, evidence, beside=rest)
     if not rest:
         return Verdict((finding,), evidence)
     both, both_ns = _finding(case, leads, tuple(late), bar_ns, evidence)
@@ -99,12 +101,23 @@ def check(case: Case) -> Verdict:
 
 
 def _finding(
-    case: Case, leads: pd.DataFrame, named: tuple[int, ...], bar_ns: float, evidence: dict[str, float]
+    case: Case,
+    leads: pd.DataFrame,
+    named: tuple[int, ...],
+    bar_ns: float,
+    evidence: dict[str, float],
+    *,
+    beside: tuple[int, ...] = (),
 ) -> tuple[Finding, int]:
-    """What these ranks wait for before their first operator, and what a step wins without it."""
+    """What these ranks wait for before their first operator, and what a step wins without it.
+
+    Their steps are told by what they wait for beyond those `beside` that wait, too.
+    """
     table = _by_step(leads)
     step_ns, means = case.step_ns or 1, table.mean(axis=1)
     by_step = table.loc[list(named)].mean(axis=0)
+    if beside:
+        by_step = (by_step - table.loc[list(beside)].max(axis=0)).clip(lower=0.0)
     episode = episode_of(by_step, max(case.limit(EPISODE_SHARE) * step_ns, case.limit(FEED_LEAST)))
     if episode is not None and episode.usual >= bar_ns and 2 * len(episode.steps) > len(by_step):
         episode = None  # What all steps wait for lasts, though most wait longer than a few.
@@ -173,7 +186,7 @@ def _late(means: pd.Series, bar_ns: float) -> list[int]:
     return [int(str(rank)) for rank in ordered.index[(ordered >= max(bar_ns, 0.5 * means.max())).to_numpy()]]
 
 
-def _named(case: Case, leads: pd.DataFrame, means: pd.Series, late: list[int]) -> tuple[int, ...]:
+def _named(case: Case, leads: pd.DataFrame, means: pd.Series, late: list[int], bar_ns: float) -> tuple[int, ...]:
     """The ranks that the step waits for: the fewest without whose lead over the others it wins most of what it can win.
 
     A rank that is later than all others makes them wait; that those begin late too costs nothing until it does not.
@@ -185,7 +198,9 @@ def _named(case: Case, leads: pd.DataFrame, means: pd.Series, late: list[int]) -
     jumps = np.array(ordered.to_numpy() - np.array(levels))[: len(late)]
     cuts = sorted({*(np.argsort(-jumps, kind="stable")[:FEW_CUTS] + 1).tolist(), len(late)})
     wins = {cut: _above_ns(case, leads, tuple(late[:cut]), float(levels[cut - 1])) for cut in cuts}
-    return tuple(sorted(late[: next(cut for cut in cuts if wins[cut] >= MOST * max(wins.values()))]))
+    # What few of them have beyond the others is a finding by itself where it is worth one.
+    least = min(MOST * max(wins.values()), APART * bar_ns)
+    return tuple(sorted(late[: next(cut for cut in cuts if wins[cut] >= least)]))
 
 
 def _above_ns(case: Case, leads: pd.DataFrame, ranks: tuple[int, ...], usual_ns: float) -> int:

@@ -107,5 +107,5 @@ RULE = Rule(
     how_to_collect=HOST_BY,
     thresholds=(SYNC_CALLS,),
     check=check,
-    explains=frozenset({"host-bound"}),
+    explains=frozenset({"host-bound", "cpu-contention"}),  # launches that are held up cost where the queue has run empty
 )

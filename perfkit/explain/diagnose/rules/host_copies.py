@@ -41,6 +41,8 @@ INSIDE_COPY_SHARE = Threshold(
 )
 
 COPIES = re.compile(r"\b(?:htod|dtoh|h2d|d2h)\b|host ?to ?device|device ?to ?host", re.IGNORECASE)
+UNNAMED = re.compile("^memcpy_async$", re.IGNORECASE)
+"""How CANN names the copies of a stream, whichever way they go."""
 INSIDE = re.compile(r"\b(?:dtod|d2d)\b|device ?to ?device", re.IGNORECASE)
 ACTIONS: tuple[Action, ...] = (
     {
@@ -71,6 +73,7 @@ def check(case: Case) -> Verdict:
     for way, pattern, figures in (
         ("host", COPIES, ("exposed_copies_host_ns", "exposed_copies_host_share")),
         ("inside", INSIDE, ("exposed_copies_inside_ns", "exposed_copies_inside_share")),
+        ("unnamed", UNNAMED, ("exposed_copies_unnamed_ns", "exposed_copies_unnamed_share")),
     ):
         chosen = copying & np.array([pattern.search(str(name)) is not None for name in known] or [False])[codes]
         if (copies := case.whole(case.kernels[chosen])).empty:
@@ -90,7 +93,7 @@ def check(case: Case) -> Verdict:
         if share >= least or episode is not None:
             found.append(_finding(case, way, copied, by_step, episode))
     if not evidence:
-        raise NotMeasuredError("copies by name that says where they go", how_to_collect=KERNELS_BY)
+        raise NotMeasuredError("copies by name", how_to_collect=KERNELS_BY)
     return Verdict(tuple(found), evidence)
 
 
@@ -122,6 +125,9 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
             "The device waits up to {exposed_copies_ns} of the mean step for copies between host and device, most of them "
             "{copies}{when}"
             if way == "host"
+            else "The device copies for up to {exposed_copies_ns} of the mean step and computes nothing then, which way was not "
+            "recorded{when}"
+            if way == "unnamed"
             else "The device copies inside its own memory for up to {exposed_copies_ns} of the mean step and computes nothing "
             "then{when}",
             copies=kernels.told(tuple(str(name) for name in totals.index), top=1),
@@ -134,10 +140,10 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
             **({} if episode is None else {"steps": episode.steps}),
         },
         evidence=evidence,
-        actions=fitting(case, ACTIONS if way == "host" else INSIDE_ACTIONS),
+        actions=fitting(case, INSIDE_ACTIONS if way == "inside" else ACTIONS),
         cost_ns=cost_ns if episode is None else price_ns(case, episode.steps, cost_ns, whole=True),
         severity="low" if cost_ns < case.limit(LEAST_SHARE) * (case.step_ns or 0) else None,
-        next=("14_timeline", "16_data_feed") if way == "host" else ("14_timeline", "12_operators"),
+        next=("14_timeline", "12_operators") if way == "inside" else ("14_timeline", "16_data_feed"),
         part="free",
     )
 

@@ -171,7 +171,8 @@ def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
     apart = ratios.iloc[0] - ratios.iloc[1]
     excess, noise = float(apart.median()), robust.sigma(apart)
     slow, fast = (int(str(rank)) for rank in (ratios.index if excess > 0 else ratios.index[::-1]))
-    sums = case.operator_sums.pivot(index="op", columns="rank", values=["mean_ns", "total_ns"]).dropna()
+    each = _excess.equal_operators(case).groupby(["op", "rank"], observed=True)["duration_ns"]
+    sums = each.agg(mean_ns="mean", total_ns="sum").unstack("rank")
     longer = (sums["mean_ns"][slow] > sums["mean_ns"][fast] * np.exp(abs(excess) / 2)).to_numpy(dtype=bool)
     share = float(sums["total_ns"][slow][longer].sum() / max(1.0, float(sums["total_ns"][slow].sum())))
     evidence = {
@@ -223,7 +224,7 @@ def _in_some_steps(case: Case) -> list[Finding]:
         evidence = {"ratio_to_other_steps": ratio, "longer_ratio": ratio - 1.0}
         evidence |= found[worst].evidence(table.T[worst], table.shape[1])
         gone = {rank: 1.0 - found[rank].usual / inside[rank] for rank in ranks}
-        cost_ns = price_ns(case, steps, _episode_cost_ns(case, table, gone, steps))
+        cost_ns = price_ns(case, steps, _episode_cost_ns(case, table, gone, steps), whole=case.moments is not None)
         if cost_ns < case.limit(MEDIUM_SHARE) * (case.step_ns or 1):
             continue
         findings.append(
