@@ -364,7 +364,7 @@ def _software(options: Section, chunks: int) -> SoftwareSpec:
         overlap_dp=options.flag("overlap_grad_reduce", default=False),
         overlap_tp=options.flag("tp_comm_overlap", default=False),
         overlap_pp=chunks > 1 and not options.flag("no_overlap_p2p_communication", default=False),
-        overlap_ep=any(options.flag(name, default=False) for name in EXPERT_OVERLAPS),
+        overlap_ep=True in [options.flag(name, default=False) for name in EXPERT_OVERLAPS],
     )
 
 

@@ -201,16 +201,15 @@ def _with_experts(shape: ModelSpec, config: Section, experts: Section) -> ModelS
 
 
 def _either(experts: Section, config: Section, *keys: str) -> bool:
-    return experts.flag(keys[0], default=False) or config.flag(*keys, default=False)
+    own, shared = experts.flag(keys[0], default=False), config.flag(*keys, default=False)
+    return own or shared
 
 
 def _llama_bias(config: Section, kind: str) -> Bias:
-    if config.flag("add_bias_linear", default=False):
-        return "all"
-    if config.flag("has_bias", default=False):
-        return "attention"
-    qkv = config.flag("qkv_has_bias", "add_qkv_bias", default=kind in BIASED_QKV) or config.flag("attention_bias", default=False)
-    return "qkv" if qkv else "none"
+    every, attention = config.flag("add_bias_linear", default=False), config.flag("has_bias", default=False)
+    qkv = config.flag("qkv_has_bias", "add_qkv_bias", default=kind in BIASED_QKV)
+    named = config.flag("attention_bias", default=False)
+    return "all" if every else "attention" if attention else "qkv" if qkv or named else "none"
 
 
 def _ffn(config: Section, hidden_size: int) -> int:

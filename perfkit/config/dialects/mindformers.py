@@ -128,10 +128,16 @@ def _context(top: Section) -> dict[str, Any]:
     config = top.section("parallel_config")
     word = config.word("context_parallel_algo", default="colossalai_cp")
     found: dict[str, Any] = {"context_parallel_algorithm": CONTEXT_ALGORITHMS.get(word, "ring")}
+    inner, pieces = config.positive_int("ulysses_degree_in_cp", default=1), config.positive_int("seq_split_num", default=1)
     if word in HYBRID:
-        found["ulysses_size"] = config.positive_int("ulysses_degree_in_cp", default=1)
-    if top.section("parallel").section("pipeline_config").word("pipeline_scheduler", default="1f1b") == "seqpipe":
-        found["sequence_chunks"] = config.positive_int("seq_split_num", default=1)
+        found["ulysses_size"] = inner
+    elif inner > 1:
+        top.reading.note(f"ulysses_degree_in_cp = {inner} has no effect: context_parallel_algo is {word}")
+    scheduler = top.section("parallel").section("pipeline_config").word("pipeline_scheduler", default="1f1b")
+    if scheduler == "seqpipe":
+        found["sequence_chunks"] = pieces
+    elif pieces > 1:
+        top.reading.note(f"seq_split_num = {pieces} has no effect: pipeline_scheduler is {scheduler}")
     return found
 
 

@@ -118,7 +118,7 @@ def _workload(top: Section, data_parallel_size: int) -> Workload | None:
     given = training.integer("global_batch_size", default=0) or dataset.integer("global_batch_size", default=0)
     if given and dataset.has("micro_batch_num") and given != batch * data_parallel_size * micro_batches:
         top.reading.note(f"micro_batch_num = {micro_batches} has no effect: the global batch of {given} sets it")
-    dropout = any(config.raw(key) not in (None, 0, 0.0) for key in ("attention_dropout_rate", "hidden_dropout_rate"))
+    rates = [config.raw(key) for key in ("attention_dropout_rate", "hidden_dropout_rate")]
     return top.reading.build(
         lambda: Workload(
             seq_length=seq_length,
@@ -126,7 +126,7 @@ def _workload(top: Section, data_parallel_size: int) -> Workload | None:
             global_batch_size=given or batch * data_parallel_size * micro_batches,
             dtype=_compute_dtype(config, training),
             attention_kernel="flash" if config.flag("use_flash_attention", default=False) else "unfused",
-            dropout=dropout,
+            dropout=any(rate not in (None, 0, 0.0) for rate in rates),
         )
     )
 

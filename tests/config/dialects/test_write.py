@@ -56,6 +56,7 @@ def test_a_converted_plan_reads_back_as_it_was_but_for_what_is_listed(dialect):
         back = read_text(written.text, written.name)
         assert tuple(differences(plan, back)) == written.lost, plan.document.name
         assert back.document.dialect == dialect
+        assert (back.document.unknown, back.document.unread) == ((), ()), "what perfkit writes it reads, and says so"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
