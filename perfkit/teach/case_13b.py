@@ -69,9 +69,13 @@ class CaseRound:
     mfu_causal: float
 
     def work(self) -> list[dict[str, Any]]:
-        """What a step takes on every stage: rows with `place`, `work`, `seconds`, `order`."""
+        """What 1,000 tokens of a device take on every stage: rows with `place`, `work`, `seconds`, `order`.
+
+        Steps of rounds differ by their batch as 1 and 128.
+        """
+        tokens = self.estimate.tokens_per_s_per_device * self.estimate.step_time_s
         return [
-            {"place": f"round {self.number}, stage {number}", "work": work, "seconds": amount, "order": order}
+            {"place": f"round {self.number}, stage {number}", "work": work, "seconds": amount * 1000 / tokens, "order": order}
             for number, stage in enumerate(self.stages)
             for order, (work, paths) in enumerate(PARTS.items())
             if (amount := sum(float(stage.amount(path)) for path in paths))

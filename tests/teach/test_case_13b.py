@@ -127,3 +127,12 @@ def test_a_project_that_cannot_be_written_keeps_the_guess_on_the_page(monkeypatc
     assert "until this page is closed" in case_13b.keep_guess(1, 2000, "pp 2")
     assert len(ExperimentLog(folder).events()) == before
     assert case_13b.guesses()[1]["value"] == 2000
+
+
+def test_what_a_stage_takes_for_a_thousand_tokens_is_what_the_throughput_says():
+    """Rounds have steps of 1 and of 128 micro batches: only by token do they compare."""
+    for each in case_13b.case_rounds():
+        taken: dict[str, float] = {}
+        for row in each.work():
+            taken[row["place"]] = taken.get(row["place"], 0.0) + row["seconds"]
+        assert list(taken.values()) == pytest.approx([1000 / each.estimate.tokens_per_s_per_device] * len(each.stages), rel=1e-6)

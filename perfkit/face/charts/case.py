@@ -27,7 +27,7 @@ def stage_work(rows: Rows) -> alt.Chart:
         rows,
         "stages",
         height={"step": 30},
-        x=alt.X("seconds:Q", title="time of a step (s)", stack="zero"),
+        x=alt.X("seconds:Q", title="time for 1 000 tokens of a device (s)", stack="zero"),
         y=alt.Y("place:N", title=None, sort=None),
         color=alt.Color(
             "work:N", title=None, scale=alt.Scale(domain=list(WORK), range=list(WORK.values())), legend=alt.Legend(columns=3)
