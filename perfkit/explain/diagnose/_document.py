@@ -44,7 +44,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "subject": {name: [_plain(value) for value in values] for name, values in finding.subject.items()},
         "evidence": _numbers(finding.evidence),
         "cost_ns": finding.cost_ns,
-        "share_of_step": _share(finding.share_of_step),
+        "share_of_step": finding.share_of_step,
         "actions": list(finding.actions),
         "next": list(finding.next),
     }

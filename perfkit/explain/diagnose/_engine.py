@@ -184,4 +184,4 @@ def _judged(finding: Finding, case: Case) -> Finding:
         severity = "medium"
     if stated is None and share is not None:
         severity = "high" if share >= case.limit(HIGH_SHARE) and many else "medium" if share >= case.limit(MEDIUM_SHARE) else "low"
-    return replace(finding, share_of_step=share, severity=severity)
+    return replace(finding, share_of_step=None if share is None else round(share, 6), severity=severity)
