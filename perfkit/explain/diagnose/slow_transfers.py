@@ -49,9 +49,9 @@ def findings(case: Case, rule: str) -> tuple[Finding, ...]:
 
 def _of_group(case: Case, rows: pd.DataFrame) -> tuple[Episode, float] | None:
     """The steps in which a group's transfers are slow, and how many times as long they take then."""
-    # The member that waits least says how long data moved.
     # In the first step of a job ranks connect: what is slow in it says nothing of links.
     rows = rows[rows["step"].isin(case.settled_steps).to_numpy(dtype=bool)]
+    # The member that waits least says how long data moved.
     moved = rows.groupby(["step", "instance"])["moved"].min().groupby("step").sum()
     episode = episode_of(moved.reindex(list(case.settled_steps)), case.limit(EPISODE_SHARE) * (case.step_ns or 1))
     if episode is None:
