@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from perfkit.core.units import rounded
 from perfkit.explain.diagnose import accounted
 from perfkit.explain.diagnose.rule import Diagnosis, Finding, by_recording
 
@@ -75,4 +76,4 @@ def _number(value: float) -> float | int | None:
 
 def _rounded(number: float) -> float:
     """Six digits behind the point, and six of what is less than a tenth: a small ratio is not to lose them."""
-    return round(number, 6 if number == 0 else max(6, 5 - math.floor(math.log10(abs(number)))))
+    return round(number, 6) if abs(number) >= 0.1 else rounded(number, 6)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from perfkit.core import discover
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.core.units import rounded
 from perfkit.explain.diagnose import _prices, modules
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Diagnosis, Failed, Finding, Healthy, NotMeasured, Rule, Severity
@@ -184,4 +185,4 @@ def _judged(finding: Finding, case: Case) -> Finding:
         severity = "medium"
     if stated is None and share is not None:
         severity = "high" if share >= case.limit(HIGH_SHARE) and many else "medium" if share >= case.limit(MEDIUM_SHARE) else "low"
-    return replace(finding, share_of_step=None if share is None else round(share, 6), severity=severity)
+    return replace(finding, share_of_step=None if share is None else rounded(share, 6), severity=severity)

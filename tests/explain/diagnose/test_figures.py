@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from perfkit.explain.diagnose._document import _finding
 from perfkit.explain.diagnose._engine import _judged
 from perfkit.explain.diagnose._prices import _most, _not_overlapped
 from perfkit.explain.diagnose.kernels import share_of_step
@@ -84,3 +85,10 @@ def test_how_severe_a_finding_is_follows_from_its_share_of_the_step(stated, shar
     found = _judged(replace(FOUND, cost_ns=cost_ns, **stated), case)
     assert found.severity == severity
     assert found.share_of_step == (None if share is None else pytest.approx(share, abs=1e-6))
+
+
+def test_a_small_share_of_the_step_keeps_its_digits_through_every_door():
+    case = SimpleNamespace(step_ns=387_078_000, step_numbers=(1, 2, 3), limit=lambda threshold: threshold.value)
+    found = _judged(replace(FOUND, cost_ns=10_000), case)
+    assert found.share_of_step == pytest.approx(10_000 / 387_078_000, rel=1e-5)
+    assert _finding(found)["share_of_step"] == found.share_of_step
