@@ -16,8 +16,6 @@ from perfkit.explain.diagnose.rule import Finding
 FORMATS = re.compile(r"transdata|formattransfer|convert_?layout|(?:nchw|nhwc)_?to_?(?:nchw|nhwc)", re.IGNORECASE)
 """Operators that only change the layout of their input."""
 _VIEWS = r"(?:_+(?:unsafe_view|view|reshape|t|transpose|permute|clone|slice|split|select|expand|unsqueeze|squeeze))*$"
-OPTIMIZER = re.compile(r"adam|optim|momentum|\bsgd|lamb(?!da)|multi_tensor_apply", re.IGNORECASE)
-"""Kernels of optimizers; most kernels of C++ have a lambda in their names, which is not LAMB."""
 CONVERSIONS = re.compile(
     rf"\bcast|^cast|(?<!_)_to_copy|fused__to_copy{_VIEWS}|direct_copy_kernel|float16_copy_kernel|tensormove|{FORMATS.pattern}",
     re.IGNORECASE,

@@ -61,15 +61,14 @@ BLOCKERS = re.compile(
     re.IGNORECASE,
 )
 COPIES = re.compile(r"memcpy(?:\w*async)?", re.IGNORECASE)
+UPDATES = re.compile(r"adam|optim|momentum|\bsgd|lamb(?!da)|multi_tensor_apply|foreach", re.IGNORECASE)
+"""Kernels of optimizers, those over lists of tensors among them; most kernels of C++ have a lambda in their names: not LAMB."""
 ALLOCATORS = re.compile(r"(?:cuda|hip|aclrt|acl)\w*(?:malloc|free)", re.IGNORECASE)
 
 _KINDS = (
     ("work/attention", re.compile(r"flash|fmha|attention|attn|sdpa", re.IGNORECASE)),
     ("work/experts", re.compile(r"grouped_?_?(?:mat_?mul|gemm)|\bgmm|moe_", re.IGNORECASE)),
-    (
-        OPTIMIZER,
-        re.compile(r"adam|optim|momentum|\bsgd|lamb(?!da)|multi_tensor_apply", re.IGNORECASE),
-    ),
+    (OPTIMIZER, UPDATES),
     (
         "work/convolution",
         re.compile(r"conv(?!ert)(?:olution|\d|_|$|2d|3d)|cudnn.*(?:grad|conv)|implicit_?(?:con|gemm)", re.IGNORECASE),

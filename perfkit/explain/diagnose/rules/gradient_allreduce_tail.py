@@ -26,6 +26,7 @@ from perfkit.explain.diagnose.advice import REDUCE_INSIDE_FIRST, SMALLER_BUCKETS
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.ledger import causes
 from perfkit.record.overlap import Intervals, overlap_ns, union
 
 TAIL_SHARE = Threshold(
@@ -135,7 +136,7 @@ def _after_backward(case: Case) -> pd.DataFrame:
     names = kernels["op"].astype("category").cat
     flags = {
         what: np.array([bool(pattern.search(str(name))) for name in names.categories.tolist()] or [False])[names.codes.to_numpy()]
-        for what, pattern in (("heavy", HEAVY), ("optimizer", _kernels.OPTIMIZER))
+        for what, pattern in (("heavy", HEAVY), ("optimizer", causes.UPDATES))
     }
     computes = (kernels["kind"] == "computing").to_numpy(dtype=bool)
     kernels = kernels.assign(

@@ -14,11 +14,12 @@ import re
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
-from perfkit.explain.diagnose import kernels, planned
+from perfkit.explain.diagnose import planned
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 from perfkit.explain.diagnose.thresholds import REPEATED_BYTES
+from perfkit.explain.ledger import causes
 
 BACKWARD = re.compile(r"grad\b|grad_?|backward|_bwd", re.IGNORECASE)
 REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
@@ -28,7 +29,7 @@ def check(case: Case) -> Verdict:
     """Whether gradients are reduced over the replicas."""
     count = planned.replicas(case)
     names = case.computing["op"].astype("category").cat.categories.astype(str)
-    trains = any(BACKWARD.search(name) for name in names) and any(kernels.OPTIMIZER.search(name) for name in names)
+    trains = any(BACKWARD.search(name) for name in names) and any(causes.UPDATES.search(name) for name in names)
     rows = case.run.frame("collectives", ranks=case.detail_ranks, columns=("rank", "step", "operation", "group", "bytes"))
     rows = rows[rows["step"].isin(case.step_numbers).to_numpy(dtype=bool)]
     if count is None or not trains or rows.empty or rows["bytes"].isna().all():

@@ -3,9 +3,9 @@
 import pytest
 
 from perfkit.explain.diagnose import diagnose
-from perfkit.explain.diagnose.kernels import OPTIMIZER
 from perfkit.explain.diagnose.rules import exposed_communication
 from perfkit.explain.diagnose.rules.gradient_allreduce_tail import RULE
+from perfkit.explain.ledger.causes import UPDATES
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import MS, Training, healthy, judged, run_of, stays_healthy
 
@@ -63,5 +63,8 @@ def test_an_inference_has_no_tail():
 
 def test_a_lambda_of_c_plus_plus_is_no_lamb_optimizer():
     lambdas = "void elementwise_kernel_with_index<int, at::native::arange_cuda_out(Scalar const&)::{lambda()#1}>"
-    assert OPTIMIZER.search(lambdas) is None
-    assert all(OPTIMIZER.search(name) for name in ("LambApplyOptimizerAssign", "fused_lamb_cuda", "FusedAdamMathFunctor"))
+    assert UPDATES.search(lambdas) is None
+    assert all(
+        UPDATES.search(name)
+        for name in ("LambApplyOptimizerAssign", "fused_lamb_cuda", "FusedAdamMathFunctor", "aclnnForeachAddListV2_ForeachAddList")
+    )
