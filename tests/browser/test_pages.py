@@ -163,6 +163,14 @@ CUT_TABLES = """() => [...document.querySelectorAll(".pk-scroll")].filter((one) 
   .filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => `${one.closest(".pk-panel").dataset.panel}: ${one.ariaLabel} lacks ${one.scrollWidth - one.clientWidth} pixels`)"""
 """Tables that are wider than their place."""
+CHOICES_BELOW = """() => [...document.querySelectorAll(".pk-panel")].flatMap((panel) => {
+  const tables = panel.querySelector(":scope > .pk-tables:not(:empty)");
+  const controls = panel.querySelectorAll(":scope > .pk-main:has(> .pk-figures:empty) > .pk-controls > .pk-control");
+  const below = tables && controls.length === 1 && controls[0].querySelector(".pk-segments")
+    && controls[0].getBoundingClientRect().top > tables.getBoundingClientRect().top;
+  return below ? [panel.dataset.panel] : [];
+})"""
+"""Panels whose one choice of what the tables are of stands below these."""
 PARTED_FIGURES = """() => [...document.querySelectorAll(".pk-sentence, .pk-notes li")]
   .map((one) => one.textContent).filter((text) => /\\d\\u2009\\d|\\d [%\u00b5A-Za-z]/.test(text))"""
 """Sentences with a figure that the end of a line may part."""
@@ -221,6 +229,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
         page.screenshot(path=GALLERY / f"{name}.png", animations="disabled")
     assert page.evaluate(LONG_NUMBERS) == []
     assert page.evaluate(CONTROLS_OVERLAP) == []
+    assert page.evaluate(CHOICES_BELOW) == []
     assert barriers(page) == []
     page.emulate_media(color_scheme="dark")
     assert barriers(page, runOnly=["color-contrast"]) == []  # all that a theme changes
