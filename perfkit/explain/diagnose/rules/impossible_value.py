@@ -39,9 +39,9 @@ def check(case: Case) -> Verdict:
     wrong = {name: count for name, count in evidence.items() if count}
     utilization = _utilization(case, log)
     if utilization is not None:
-        evidence["largest_utilization"] = utilization
+        evidence["largest_utilization_ratio"] = utilization
         if utilization > 1.0:
-            wrong["largest_utilization"] = evidence["largest_utilization"]
+            wrong["largest_utilization_ratio"] = evidence["largest_utilization_ratio"]
     if not wrong:
         return Verdict((), evidence)
     told = quantity.listed(wrong)

@@ -47,3 +47,8 @@ def test_an_unknown_device_has_no_peak():
 
 def test_without_steps_and_log_nothing_is_measured():
     assert judged(run_of(Sink())).not_measured
+
+
+def test_how_much_of_the_peak_is_used_is_told_in_percent():
+    (found,) = judged(logged(624e12)).findings
+    assert "200 %" in found.title
