@@ -1,4 +1,4 @@
-"""A JSON object with the line of every dotted key."""
+"""A JSON object with the line of every dotted key; of a program that reads it with Hjson also with comments and commas too many."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import re
 from perfkit.config.dialects.dialect import Parsed
 from perfkit.core.errors import InputError
 
+_TEXT = r'("(?:[^"\\\n]|\\[^\n])*"?)'
+_REMARK = re.compile(_TEXT + r"|//[^\n]*|\#[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LAST_COMMA = re.compile(_TEXT + r"|,(?=\s*[}\]])")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\n]')
 
 
@@ -20,6 +23,16 @@ def parse(text: str, name: str) -> Parsed:
     if not isinstance(values, dict):
         raise InputError(name, ["the JSON must be an object of names and values"])
     return Parsed(values, _lines(text))
+
+
+def plain(text: str) -> str:
+    """A text without its comments and the commas behind last members, each by as many spaces, so that all places stay."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        bare = _REMARK.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+        return _LAST_COMMA.sub(lambda found: found[1] or " ", bare)
+    return text
 
 
 def _lines(text: str) -> dict[str, int]:

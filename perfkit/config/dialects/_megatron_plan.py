@@ -39,6 +39,16 @@ TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "nemotron_2_2
 """Vocabularies by the type of a tokenizer, or by the name of its file."""
 
 
+_MUON = {"name": "muon", "matrix_state_bytes_per_parameter": 4}
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "adam": {"name": "adam", "state_bytes_per_parameter": 8},
+    "sgd": {"name": "sgd", "state_bytes_per_parameter": 4},
+    "lion": {"name": "lion", "state_bytes_per_parameter": 4},
+    **dict.fromkeys(("muon", "dist_muon"), _MUON),
+}
+"""What an optimizer keeps beside the weights, by its word for `--optimizer`."""
+
+
 def plan_of(options: Section, variables: Mapping[str, str], annotated: Callable[[], Document]) -> Plan:
     """The plan of options; `variables` are those of the launcher, `annotated` gives the document once all is read.
 
@@ -242,9 +252,12 @@ def _experts(options: Section, ffn: int, num_layers: int) -> dict[str, Any]:
 
 
 def _dense_layers(options: Section, num_layers: int) -> int:
-    """Leading layers without experts out of `--moe-layer-freq`, which is 1 or a pattern such as ([0]*3+[1]*58)."""
+    """Leading layers without experts out of `--moe-layer-freq`, which is 1 or a pattern such as ([0]*3+[1]*58).
+
+    MindSpeed-LLM's own scripts write -1 for 1: a layer has experts where its number is a multiple.
+    """
     value = options.raw("moe_layer_freq")
-    if value in (None, 1):
+    if value in (None, 1, -1):
         return min(num_layers, max(0, options.integer("first_k_dense_replace", default=0, low=-1)))
     pattern = _layer_pattern(re.sub(r"[\s\"']", "", str(value)))
     num_dense = next((at for at, kind in enumerate(pattern) if kind), len(pattern))
@@ -343,11 +356,10 @@ def _attention(options: Section) -> AttentionKernel:
 def _optimizer(options: Section) -> OptimizerSpec | None:
     full = options.flag("accumulate_allreduce_grads_in_fp32", default=False) or not options.flag("fp16", default=False)
     halved = options.flag("grad_reduce_in_bf16", default=False)
-    name = options.word("optimizer", default="adam", allowed=("adam", "sgd"))
+    name = options.word("optimizer", default="adam", allowed=OPTIMIZERS)
     return options.reading.build(
         lambda: OptimizerSpec(
-            name=name,
-            state_bytes_per_parameter=8 if name == "adam" else 4,
+            **OPTIMIZERS.get(name, OPTIMIZERS["adam"]),
             gradient_dtype="bfloat16" if halved else "float32" if full else "float16",
         )
     )

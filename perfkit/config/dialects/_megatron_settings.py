@@ -208,7 +208,7 @@ def _largest(counts: Counts, less: Counts = ()) -> int:
 def _optimizer(plan: Plan) -> Options:
     spec, half = plan.optimizer, plan.workload.dtype == "float16"
     return {
-        "optimizer": "sgd" if spec.name.lower() == "sgd" else "adam",
+        "optimizer": spec.name.lower() if spec.name.lower() in ("sgd", "lion", "muon") else "adam",
         "accumulate_allreduce_grads_in_fp32": _flag(half and spec.gradient_dtype == "float32"),
         "grad_reduce_in_bf16": _flag(spec.gradient_dtype == "bfloat16"),
     }

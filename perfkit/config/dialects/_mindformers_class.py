@@ -36,6 +36,16 @@ def names_class(config: Mapping[str, Any]) -> bool:
     return "type" not in config and str(config.get("model_type", "")).lower() in _classes()
 
 
+def counts_further_apart(config: Mapping[str, Any]) -> bool:
+    """Whether `offset` leaves out layers that predict further tokens: where the section names its class, or no size at all."""
+    return names_class(config) or not any(name in config for name in (*SAME[0], "hidden_size"))
+
+
+def further_layers_of(model: str) -> int:
+    """Layers that predict further tokens in the class called as a model of the catalogue, as its config.json has them."""
+    return int(_classes().get(model.lower().replace("-", "_"), {}).get("num_nextn_predict_layers", 0))
+
+
 def with_class(config: Section, folder: str = "") -> Section:
     """The model section with the sizes of its class below it; the section alone where it names none.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfkit.config.dialects._compressed import compressed_fields
+from perfkit.config.dialects._mindformers_class import further_layers_of
 from perfkit.config.dialects._section import Section, shown
 from perfkit.core import catalog
 from perfkit.core.spec.model import Bias, ModelSpec, Norm
@@ -84,7 +85,9 @@ def _from_catalogue(config: Section, names: Sequence[str]) -> ModelSpec | None:
             config.reading.note(f"{config.name} has no sizes: the catalogue's {found.name} is taken for {name!r}")
             untied = config.flag("untie_embeddings_and_output_weights", default=not found.tied_embeddings)
             normed = config.flag("qk_layernorm", "use_qk_norm", default=found.query_key_norm) and not found.kv_lora_rank
-            return replace(found, tied_embeddings=not untied, query_key_norm=normed)
+            further = config.integer(*FURTHER, default=found.num_mtp_layers or further_layers_of(found.name))
+            layers = found.num_layers - found.num_mtp_layers + further
+            return replace(found, tied_embeddings=not untied, query_key_norm=normed, num_layers=layers, num_mtp_layers=further)
     for key in (LAYERS[1], "hidden_size", HEADS[1], VOCABULARY[0]):
         config.missing(key, "a whole number")
     if names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfkit.config.dialects._mindformers_class import names_class
+from perfkit.config.dialects._mindformers_class import counts_further_apart
 from perfkit.config.dialects._mindformers_lists import DEFAULT_SELECT
 from perfkit.config.dialects.compare import full_everywhere
 from perfkit.config.dialects.memory_text import POOL_KEY, size_text
@@ -98,7 +98,7 @@ def _shard_size(plan: Plan) -> int:
 def _offset(plan: Plan) -> Any:
     rows, document = plan.stage_layers, plan.document
     section = value_at(document.values, CONFIG) if document is not None and document.dialect == "mindformers" else None
-    apart = plan.model.num_mtp_layers if isinstance(section, Mapping) and names_class(section) else 0
+    apart = plan.model.num_mtp_layers if isinstance(section, Mapping) and counts_further_apart(section) else 0
     average = (plan.model.num_layers - apart) // (len(rows) * len(rows[0]))
     offset = [[count - average for count in row] for row in rows]
     offset[-1][-1] -= apart  # a file that names the model's class counts them with the last layer

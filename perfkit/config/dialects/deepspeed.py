@@ -1,7 +1,8 @@
 """DeepSpeed's JSON: batches, what ZeRO shares, precision, groups; the model is that of a Hugging Face config.json beside it.
 
-Keys and defaults are those of https://www.deepspeed.ai/docs/config-json/. Of the three batch sizes each follows from the others and
-the replicas; "auto" stands for what the training script fills in. Which activations are computed again is said by the script alone.
+Keys and defaults are those of https://www.deepspeed.ai/docs/config-json/; comments are read over, as the program's Hjson does. Of
+the three batch sizes each follows from the others and the replicas; "auto" stands for what the training script fills in.
+Which activations are computed again is said by the script alone.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from perfkit.config.dialects._json_object import parse
+from perfkit.config.dialects import _json_object
 from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Reading, Section
-from perfkit.config.dialects.dialect import Changes, Dialect, Document
+from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
 from perfkit.core.spec.checks import nearest_multiples
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -37,7 +38,12 @@ COMPRESSING = frozenset({"onebitadam", "onebitlamb", "zerooneadam"})
 def detect(document: Document) -> bool:
     """Whether the text is a JSON object with a setting that only DeepSpeed has."""
     text = document.text
-    return text.lstrip().startswith("{") and MARKS.search(text) is not None
+    return MARKS.search(text) is not None and _json_object.plain(text).lstrip().startswith("{")
+
+
+def parse(text: str, name: str) -> Parsed:
+    """Values and lines of the settings."""
+    return _json_object.parse(_json_object.plain(text), name)
 
 
 def read(document: Document) -> Plan:
@@ -175,12 +181,14 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
 
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The file with values changed, indented as it was found."""
-    values = json.loads(document.text)
+    text = _json_object.plain(document.text)
+    values = json.loads(text)
     indent = re.search(r"\n([ \t]+)\"", document.text)
     layout: dict[str, Any] = {"indent": indent[1] if indent else None, "ensure_ascii": False}
     tail = document.text[len(document.text.rstrip()) :]
     same = json.dumps(values, **layout) == document.text.strip()
-    return json.dumps(_changed(values, changes), **layout) + tail, () if same else ("the JSON is laid out anew",)
+    notes = ("the JSON is laid out anew" + ("" if text == document.text else ", without its comments"),)
+    return json.dumps(_changed(values, changes), **layout) + tail, () if same else notes
 
 
 def new(changes: Changes) -> str:

@@ -15,13 +15,18 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 
 OPTION = re.compile(r"(?:--|\")(?:num[-_]layers|hidden[-_]size|tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size)\b")
+NEOX = re.compile(r"pipe[-_]parallel[-_]size[\"']?[ \t]*:")
+"""A size of GPT-NeoX's YAML, whose other names are those of the options."""
 LIBRARY = re.compile(r"\"(?:model_type|architectures|transformers_version)\"\s*:")
 """Names that only a Hugging Face config.json has, whose sizes are called as the options are."""
 
 
 def detect(document: Document) -> bool:
     """Whether the text has one of Megatron's size options, or holds them in groups of YAML."""
-    return in_groups(document.text) or (OPTION.search(document.text) is not None and LIBRARY.search(document.text) is None)
+    text = document.text
+    if in_groups(text):
+        return True
+    return OPTION.search(text) is not None and LIBRARY.search(text) is None and NEOX.search(text) is None
 
 
 def read(document: Document) -> Plan:

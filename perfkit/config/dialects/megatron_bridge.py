@@ -57,6 +57,10 @@ def read(document: Document) -> Plan:
         countable = isinstance(replicas, int) and replicas > 0
         options["world_size"] = replicas * prod(_whole(options.get(size)) for size in SPLITS) if countable else replicas
     section = Section(reading, "", options)
+    if not SAVED.search(document.text) and not {"hidden_size", "num_attention_heads"} & options.keys():
+        reading.problem(
+            "model", "overrides a recipe, which has the sizes; the program saves all settings as run_config.yaml: open that"
+        )
     stated = {group: value for group, value in values.items() if value is not None}
     return plan_of(section, {}, lambda: reading.annotated("megatron-bridge", stated, read_names(values, reading.used)))
 

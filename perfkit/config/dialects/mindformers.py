@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any
 
 from perfkit.config.dialects import yaml
-from perfkit.config.dialects._mindformers_class import names_class, with_class
+from perfkit.config.dialects._mindformers_class import counts_further_apart, names_class, with_class
 from perfkit.config.dialects._mindformers_lists import layers_per_stage, recompute_plan
 from perfkit.config.dialects._mindformers_model import read_model
 from perfkit.config.dialects._mindformers_pretrained import with_pretrained
@@ -37,7 +37,7 @@ from perfkit.core.spec.workload import Workload
 TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|trainer|model|parallel|moe_config)\s*:", re.MULTILINE)
 OTHER_FAMILY = re.compile(
     r"^(?:(?:model|dataset|training|accelerate|train)_config[ \t]*:"
-    r"|(?:_target_|train|ddp|comm_overlap|mixed_precision|parallelism|system)[ \t]*:"
+    r"|(?:_target_|train|ddp|comm_overlap|mixed_precision|parallelism|system|exp_manager)[ \t]*:"
     r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size"
     r"|[ \t]+(?:fsdp_modules|fsdp_size|ep_fsdp_size)[ \t]*:)",
     re.MULTILINE | re.DOTALL,
@@ -117,6 +117,10 @@ def _sizes(top: Section) -> dict[str, int]:
         devices = math.prod(sizes[name] for name in SPLITS)
         top.reading.note(f"parallel_mode {mode}: all {devices} devices of parallel_config are taken as replicas")
         sizes = dict.fromkeys(sizes, 1) | {"data_parallel_size": devices}
+    elif mode == "auto_parallel":
+        top.reading.note(
+            "parallel_mode auto_parallel: the program chooses itself how operators are split; the file's sizes are counted"
+        )
     return sizes | {
         "optimizer_shard_size": _optimizer_shard(parallel, sizes["data_parallel_size"]),
         "expert_tensor_parallel_size": _expert_split(sizes),
@@ -203,7 +207,7 @@ def _layers(config: Section, model: ModelSpec | None, sizes: Mapping[str, int]) 
             "parallel_config.pipeline_stage", f"{stages} stages x {chunks} chunks for {model.num_layers} layers leave some empty"
         )
         return ()
-    apart = model.num_mtp_layers if names_class(config.values) else 0
+    apart = model.num_mtp_layers if counts_further_apart(config.values) else 0
     rows = layers_per_stage(config, model.num_layers - apart, stages, chunks)
     return (
         *rows[:-1],

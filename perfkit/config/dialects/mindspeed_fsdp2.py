@@ -25,7 +25,7 @@ from perfkit.core.spec.workload import Workload
 SECTION = re.compile(r"^parallel[ \t]*:", re.MULTILINE)
 SHARING = re.compile(r"^[ \t]+(?:fsdp_modules|fsdp_size|ep_fsdp_size)[ \t]*:", re.MULTILINE)
 USUAL_DEVICES = 8
-WHOLE_LAYERS = re.compile(r"(?:layers|blocks|h)\.\{\*\}$|(?:layers|blocks|h)\.\*$")
+WHOLE_LAYERS = re.compile(r"(?:layers|blocks|h)\.(?:\{\*\}|\*)(?:\.layer)?$")
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 CONTEXT_ALGORITHMS = {"ulysses": "ulysses", "ring": "ring"}
 HEADER = "# Settings of a step; data, checkpoints and learning rate are still to be added.\n"
@@ -92,11 +92,13 @@ def _repeats(parallel: Section) -> bool:
         return False
     modules = parallel.raw("recompute_modules")
     parts = [str(one) for one in modules if not WHOLE_LAYERS.search(str(one))] if isinstance(modules, list) else []
+    whole = not parts or len(parts) < len(modules)
     if parts:
+        counted = "all layers" if whole else "none"
         parallel.reading.default(
-            "recompute", f"none: of parallel.recompute_modules whole layers are counted alone, not {', '.join(parts)}"
+            "recompute", f"{counted}: of parallel.recompute_modules whole layers are counted alone, not {', '.join(parts)}"
         )
-    return not parts
+    return whole
 
 
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:

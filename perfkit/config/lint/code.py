@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from perfkit.config.lint.subjects import Code
 from perfkit.core.texts import say
 
-STEP_NAMES = ("step", "train", "net", "network", "model", "forward", "loss", "grad", "optimizer", "opt")
+STEP_NAMES = ("step", "train", "net", "network", "model", "forward", "backward", "loss", "grad", "optimizer", "opt")
 LOOP_NAMES = ("dataset", "loader", "dataloader", "iterator", "batches", "steps", "epochs", "iter")
 ITERATORS = ("create_dict_iterator", "create_tuple_iterator")
 STEP_METHODS = frozenset(
@@ -27,7 +27,7 @@ STEP_METHODS = frozenset(
 """Methods that run in every step; the last rows are those of callbacks of MindSpore, transformers, Lightning and mmengine."""
 UPDATES = frozenset({"step", "zero_grad", "apply_gradients", "optimizer", "opt", "update", "train_step", "train_one_step"})
 AT_TIMES = re.compile(
-    r"(?:^|_)(?:log|should|last|print|interval|every|freq|frequency|period|epoch_end|save|ckpt|checkpoint|overflow)(?:_|$)"
+    r"(?:^|_)(?:log|should|last|print|interval|every|freq|frequency|period|epoch_end|save|ckpt|checkpoint|overflow|first|once|calculated|initialized)(?:_|$)"
 )
 """Names in a condition of what runs only in some steps."""
 ASIDE = re.compile(
@@ -177,12 +177,22 @@ def _step_loops(code: Code) -> tuple[Loop, ...]:
     outer = {around for loop in loops for around in code.around(loop)}
     functions = _by_name(code)
     looping = {name for name, found in functions.items() if any(node in loops for one in found for node in ast.walk(one))}
-    return tuple(loop for loop in loops if _is_step(loop, looping) and (loop not in outer or _updates(loop)))
+    return tuple(
+        loop for loop in loops if _is_step(loop, looping) and (loop not in outer or (_updates(loop) and not _counts_epochs(loop)))
+    )
+
+
+def _counts_epochs(loop: Loop) -> bool:
+    """Whether a loop is over epochs: one around batches that updates weights once more takes what their last step left over."""
+    return isinstance(loop, ast.For) and "epoch" in ast.unparse(loop.target).lower()
 
 
 def _is_aside(code: Code, loop: Loop) -> bool:
-    """Whether a loop is of something else than training: in a function that says so, or without gradients."""
-    inner = (node for node in loop.body if isinstance(node, ast.With))
+    """Whether a loop is of something else than training: in a function that says so, or without gradients.
+
+    A loop that goes backward is training, though a part of it, such as a frozen model, has no gradients.
+    """
+    inner = () if _calls(loop, "backward") else (node for node in loop.body if isinstance(node, ast.With))
     for around in (*inner, *code.around(loop)):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
             decorators = [item.func if isinstance(item, ast.Call) else item for item in around.decorator_list]
@@ -195,9 +205,13 @@ def _is_aside(code: Code, loop: Loop) -> bool:
     return False
 
 
+def _calls(node: ast.AST, name: str) -> bool:
+    return any(isinstance(found, ast.Call) and called_name(found) == name for found in ast.walk(node))
+
+
 def _is_step(loop: Loop, looping: set[str]) -> bool:
     """Whether a loop runs steps by itself, and not only functions of the file that have such a loop, as one over epochs does."""
-    if isinstance(loop, ast.For) and _names_batches(loop.iter) and "epoch" not in ast.unparse(loop.target).lower():
+    if isinstance(loop, ast.For) and _names_batches(loop.iter) and not _counts_epochs(loop):
         return True
     calls = [called_name(node) for node in _own_calls(loop) if not _is_schedule(node)]
     steps = [name for name in calls if is_step_call(name.lower())]
@@ -280,8 +294,8 @@ def _is_method(code: Code, function: Function) -> bool:
 
 def _is_counted(test: ast.expr) -> bool:
     for node in ast.walk(test):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and "accum" not in ast.unparse(node.right).lower():
+            return True  # once in as many micro batches as are summed is once a step
         if isinstance(node, (ast.Name, ast.Attribute)) and AT_TIMES.search(dotted(node).rpartition(".")[2]):
             return True
     return False

@@ -178,3 +178,28 @@ def test_experts_are_spread_and_bring_the_devices_that_they_need(tmp_path):
 def test_an_optimizer_that_sends_fewer_bits_is_told(plan_of):
     plan = plan_of(optimizer={"type": "OneBitAdam", "params": {"lr": 1e-5}})
     assert any(line.startswith("communication = full") for line in plan.document.defaulted)
+
+
+COMMENTED = """# settings of a step
+{
+  // by the program's own reader "of": {Hjson}
+  "train_batch_size": 64, /* all
+     devices */
+  "train_micro_batch_size_per_gpu": 2,
+  "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "http://disk#1"},},  # shared
+}
+"""
+
+
+def test_comments_and_commas_too_many_are_read_over_with_lines_kept_and_lost_only_with_a_word(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    (tmp_path / "ds.json").write_text(COMMENTED)
+    plan = read_config(tmp_path / "ds.json")
+    assert (plan.num_devices, plan.parallel.optimizer_shard_level) == (32, 3)
+    assert "zero_optimization.offload_param.device" in dict(plan.document.unread)
+    written = edit_config(plan.document, {"train_micro_batch_size_per_gpu": 4})
+    assert json.loads(written.text)["zero_optimization"]["offload_param"]["nvme_path"] == "http://disk#1"
+    assert any("without its comments" in note for note in written.notes)
+    (tmp_path / "ds.json").write_text(COMMENTED.replace("64", '"sixty"'))
+    with pytest.raises(InputError, match="line 4, train_batch_size"):
+        read_config(tmp_path / "ds.json")

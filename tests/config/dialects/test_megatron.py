@@ -127,6 +127,8 @@ def test_a_mixture_with_leading_dense_layers():
     model = read_text(json.dumps(SMALL | experts), "x.json").model
     assert (model.num_experts, model.num_dense_layers, model.expert_ffn_hidden_size) == (8, 3, 32)
     assert "leading dense layers" in problems(SMALL | {"num-experts": 8, "moe-layer-freq": 2})
+    every = {"num-experts": 8, "moe-router-topk": 2, "moe-ffn-hidden-size": 32, "moe-layer-freq": -1, "first-k-dense-replace": -1}
+    assert read(SMALL | every).model.num_dense_layers == 0
 
 
 def test_latent_attention_has_the_programs_defaults():
@@ -402,3 +404,13 @@ def test_a_file_of_merges_is_the_vocabulary_of_gpt2():
     plan = read({**GPT3, "vocab-size": 50257})
     named = {name: value for name, value in GPT3.items() if name != "vocab-size"} | {"merge-file": "gpt2-merges.txt"}
     assert read(named).model.vocab_size == plan.model.vocab_size
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "matrices"), [("adam", "adam", -1), ("dist_muon", "muon", 4), ("muon", "muon", 4), ("lion", "lion", -1)]
+)
+def test_the_optimizers_that_megatron_has_are_read_and_written(word, name, matrices):
+    plan = read(SMALL | {"optimizer": word})
+    assert (plan.optimizer.name, plan.optimizer.matrix_state_bytes_per_parameter) == (name, matrices)
+    assert read_text(write_config(plan, dialect="megatron").text, "again.sh").optimizer == plan.optimizer
+    assert "must be" in problems(SMALL | {"optimizer": "adamant"})

@@ -221,3 +221,10 @@ def test_groups_of_fields_are_checked_where_they_stand():
     problems = lint_text("plain.yaml", PLAIN.read_text()).problems
     assert {one.rule for one in problems} == {"key-not-counted"}
     assert all(one.line for one in problems)
+
+
+def test_the_override_of_a_recipe_says_where_its_sizes_are():
+    text = "model:\n  num_layers: 8\n  tensor_model_parallel_size: 2\ntrain:\n  global_batch_size: 16\n  micro_batch_size: 1\n"
+    with pytest.raises(InputError, match=r"overrides a recipe.*run_config\.yaml") as error:
+        read_text(text, "override.yaml")
+    assert len(error.value.problems) == 1

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit import read_config
+from perfkit.config.dialects import write_config
 from perfkit.config.dialects._mindformers_model import derived_ffn
 from perfkit.config.dialects.read import read_text
 from perfkit.core import catalog
@@ -473,3 +474,36 @@ def test_a_size_may_have_any_of_its_names(name, alias):
     )
     assert renamed.model == plain.model
     assert renamed.document.unknown == ()
+
+
+NAMED = """
+use_parallel: True
+use_legacy: False
+pretrained_model_dir: /path/to/DeepSeek-V3
+runner_config: {batch_size: 1}
+parallel: {pipeline_config: {pipeline_interleave: True}}
+parallel_config: {data_parallel: 4, model_parallel: 8, pipeline_stage: 8, expert_parallel: 32, micro_batch_num: 32}
+optimizer: {type: AdamW, betas: [0.9, 0.95], eps: 1.e-8, swap: True, amsgrad: True}
+train_dataset: {data_loader: {config: {seq_length: 4096}}}
+model:
+  model_config: {pp_interleave_num: 2, offset: [[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, -2]]%s}
+"""
+
+
+@pytest.mark.parametrize(("said", "further"), [("", 1), (", num_nextn_predict_layers: 0", 0), (", mtp_num_layers: 2", 2)])
+def test_a_model_that_a_folder_names_has_the_further_layers_of_its_class_on_the_last_stage_apart_from_offset(said, further):
+    plan = read_text(NAMED % said, "finetune.yaml")
+    assert (plan.model.num_layers, plan.model.num_mtp_layers) == (61 + further, further)
+    assert plan.stage_layers[-1] == (4, 4, 4, 4, 4, 4, 4, 1 + further)
+    written = write_config(replace(plan, workload=replace(plan.workload, micro_batch_size=2)))
+    assert [line for line in written.diff().splitlines() if line[:1] in "+-" and "offset" in line] == []
+
+
+def test_states_of_the_optimizer_that_wait_on_the_host_or_stand_beside_the_moments_are_named():
+    unread = dict(read_text(NAMED % "", "finetune.yaml").document.unread)
+    assert {key for key in unread if key.startswith("optimizer.")} == {"optimizer.swap", "optimizer.amsgrad"}
+
+
+def test_a_split_that_the_program_chooses_itself_is_said():
+    assert any("chooses itself" in note for note in small(mode=2).document.notes)
+    assert not any("chooses itself" in note for note in small(mode=1).document.notes)

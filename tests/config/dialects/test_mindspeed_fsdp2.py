@@ -93,6 +93,15 @@ def test_a_folder_may_leave_out_how_many_parameters_are_active():
     assert read_text(text, "pretrain.yaml").model == catalog.model("qwen3-235b-a22b")
 
 
+def test_layers_that_are_listed_whole_are_recomputed_whatever_else_is_listed():
+    """MindSpeed-LLM's DeepSeek-V4: its own layers, and those that predict further tokens."""
+    text = JOB.replace("  recompute_modules:\n", "  recompute_modules:\n    - mtp.layers.{*}.layer\n    - model.hc_head\n")
+    plan = read_text(text.replace("\nparallel:\n", "\nparallel:\n  ignored_modules: [model.hc_head]\n"), "pretrain.yaml")
+    assert plan.recompute.all_layers
+    assert [line for line in plan.document.defaulted if "model.hc_head" in line and "mtp" not in line]
+    assert "parallel.ignored_modules" in dict(plan.document.unread)
+
+
 def test_parts_of_a_layer_that_are_recomputed_are_not_counted_as_whole_layers():
     text = JOB.replace("  recompute_modules:\n    - model.layers.{*}\n", "  recompute_modules:\n    - model.layers.{*}.self_attn\n")
     plan = read_text(text, "pretrain.yaml")

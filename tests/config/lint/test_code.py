@@ -198,3 +198,64 @@ def test_what_only_looks_like_a_habit_is_left_alone(text, rule):
 def test_a_sum_of_what_was_fetched_before_launches_nothing(body, found):
     text = f"for batch in loader:\n    loss = model(batch)\n    loss.backward()\n    {body}\n    optimizer.step()\n"
     assert lines(text, "python-sum") == found
+
+
+ACCUMULATED = """for epoch in range(epochs):
+    for idx, batch in enumerate(loader):
+        with torch.no_grad():
+            reference = reference_model(batch)
+        loss = pipeline(batch, reference)
+        running += loss.detach()
+        loss.backward()
+        if (idx + 1) % accumulation_steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            told = running.item()
+        if (idx + 1) % 100 == 0:
+            log(running.item())
+    if pending:
+        optimizer.step()
+        print(loss.item())
+"""
+
+
+def test_once_in_as_many_batches_as_are_summed_is_every_step_and_what_an_epoch_leaves_over_is_not():
+    """A frozen model inside has no gradients; the loop has (torchtune's recipes, NeMo Automodel's eagle3)."""
+    assert lines(ACCUMULATED) == [11]
+    assert lines(ACCUMULATED.replace("accumulation_steps", "log_steps")) == []
+
+
+DRIVER = """from verl.single_controller.ray import RayWorkerGroup
+
+for batch in dataloader:
+    output = workers.update_actor(batch)
+    lengths = batch["attention_mask"].sum(-1).tolist()
+"""
+
+
+def test_a_driver_of_remote_workers_has_its_tensors_on_the_host():
+    assert lines(DRIVER) == []
+    assert lines(DRIVER.replace("verl.single_controller.ray", "verl.array")) == [5]
+    assert lines(DRIVER + "    loss.backward()\n") == [5]
+
+
+HOST = """class Balance(Callback):
+    def on_train_step_end(self, run_context):
+        counts = np.array(self.counts).T
+        print(counts[0].tolist())
+        if not self.flops_calculated:
+            self.flops = reduce(Tensor([self.flops])).asnumpy()
+        loads = self.network.loads
+        print(loads.asnumpy())
+"""
+
+
+def test_arrays_of_numpy_and_what_is_calculated_once_are_no_waiting():
+    assert lines(HOST) == [8]
+    assert lines(HOST.replace("np.array(self.counts)", "self.counts")) == [4, 8]
+
+
+def test_a_function_that_asks_the_model_cannot_run_ahead_of_it():
+    text = "for batch in loader:\n    batch = filtered(model, batch)\n    loss = model(batch)\n    loss.backward()\n"
+    assert lines(text, "work-between-batches") == []
+    assert lines(text.replace("filtered(model, batch)", "filtered(batch)"), "work-between-batches") == [2]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.code import called_name, dotted, every_nth, hot_nodes, only_where
+from perfkit.config.lint.code import called_name, dotted, every_nth, hot_nodes, imports, only_where
 from perfkit.config.lint.subjects import Code
 from perfkit.core.texts import say
 
@@ -18,8 +18,12 @@ DEVICES = frozenset({"torch", "cuda", "npu", "xpu", "hal", "ms", "mindspore", "r
 
 
 def _check(code: Code) -> Iterator[Found]:
+    if _drives(code):
+        return
     for node in hot_nodes(code):
-        if isinstance(node, ast.Call) and _fetches(node) and not _is_part(code, node) and not every_nth(code, node):
+        if not isinstance(node, ast.Call) or not _fetches(node) or _is_part(code, node) or _is_numpy(code, node):
+            continue
+        if not every_nth(code, node):
             text = ast.unparse(node)[:80]
             yield Found(
                 message=say("{text} waits for the device in every step{where}", text=text, where=only_where(code, node)),
@@ -27,10 +31,33 @@ def _check(code: Code) -> Iterator[Found]:
             )
 
 
+def _drives(code: Code) -> bool:
+    """Whether a file has the steps run by Ray's workers elsewhere: its own tensors are on the host."""
+    called = {called_name(node) for node in code.nodes(ast.Call)}
+    remote = imports(code, "ray") or any("ray" in (node.module or "").split(".") for node in code.nodes(ast.ImportFrom))
+    return remote and not called & {"backward", "zero_grad", "cuda", "npu", "train_step", "train_one_step"}
+
+
 def _is_part(code: Code, node: ast.Call) -> bool:
     """Whether a call is the beginning of a chain that is told as a whole (`x.cpu().item()`)."""
     around = code.parents.get(node)
     return isinstance(around, ast.Attribute) and isinstance(call := code.parents.get(around), ast.Call) and _fetches(call)
+
+
+def _is_numpy(code: Code, node: ast.Call) -> bool:
+    """Whether a value is an array of NumPy, as its function made it."""
+    whose: ast.AST = node.func
+    while isinstance(whose, (ast.Attribute, ast.Subscript)):
+        whose = whose.value
+    if not isinstance(whose, ast.Name):
+        return False
+    owner = next((around for around in code.around(node) if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    made = [
+        ast.unparse(item.value)
+        for item in ast.walk(owner or ast.Module(body=[], type_ignores=[]))
+        if isinstance(item, ast.Assign) and any(isinstance(one, ast.Name) and one.id == whose.id for one in item.targets)
+    ]
+    return bool(made) and all(text.startswith(("np.", "numpy.")) for text in made)
 
 
 def _fetches(node: ast.Call) -> bool:

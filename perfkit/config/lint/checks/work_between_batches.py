@@ -23,6 +23,7 @@ MOVES = (
     "send_to_device",
     "enumerate",
 )
+MODELS = frozenset({"model", "net", "network", "module"})
 WORK = ("transform", "preprocess", "augment", "tokenize", "collate", "pad", "decode", "normalize", "resize", "prepare", "process")
 
 
@@ -50,7 +51,7 @@ def _replaces(node: ast.Call, around: ast.AST | None, batch: set[str]) -> bool:
         return False
     targets = {found.id for target in around.targets for found in ast.walk(target) if isinstance(found, ast.Name)}
     used = {item.id for item in node.args if isinstance(item, ast.Name)}
-    return bool(targets & used & batch)
+    return bool(targets & used & batch) and not used & MODELS  # what asks the model cannot run before it
 
 
 CHECK = Check(
