@@ -70,7 +70,7 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
         findings += kept
         if not kept:
             healthy.append(Healthy(rule.name, verdict.evidence))
-    priced = _prices.joint(_explained(findings, chosen), case)
+    priced = _prices.joint(_explained(findings, chosen, _least_told_ns(case)), case)
     ordered = _ordered([_prices.bounded(finding, case) for finding in priced])
     return Diagnosis(
         run=case.run.name,
@@ -87,13 +87,17 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
 
 def _worth_telling(findings: Sequence[Finding], case: Case) -> list[Finding]:
     """Findings that cost too little are left out; those that cost no time at all, or that a rule has judged itself, stay."""
-    least_ns = case.limit(LEAST_SHARE) * (case.step_ns or 0)
+    least_ns = _least_told_ns(case)
     return [
         finding for finding in findings if finding.cost_ns is None or finding.severity is not None or finding.cost_ns >= least_ns
     ]
 
 
-def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Finding]:
+def _least_told_ns(case: Case) -> float:
+    return case.limit(LEAST_SHARE) * (case.step_ns or 0)
+
+
+def _explained(findings: Sequence[Finding], chosen: Sequence[Rule], least_told_ns: float) -> list[Finding]:
     """Findings without the symptoms of others, whose rules are named in the `next` of what explains them."""
     explains = {rule.name: rule.explains for rule in chosen}
     said_by = {rule.name: rule.symptom_of for rule in chosen}
@@ -101,9 +105,10 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
     every_cause: dict[int, list[int]] = {}
 
     def causes_of(cause: Finding, symptom: Finding) -> bool:
-        # What a finding has left out is not part of its cost.
-        apart = cause.rule in symptom.apart_from or symptom.rule in cause.apart_from
-        least_ns = (NEARLY_ALL if apart else FAR_FROM_ALL) * (symptom.cost_ns or 0)
+        # What a finding has left out is no symptom of it, if it is worth telling by itself.
+        if symptom.rule in cause.apart_from and (symptom.cost_ns or 0) >= least_told_ns:
+            return False
+        least_ns = (NEARLY_ALL if cause.rule in symptom.apart_from else FAR_FROM_ALL) * (symptom.cost_ns or 0)
         return symptom.rule in explains.get(cause.rule, ()) and (cause.cost_ns or 0) >= least_ns
 
     for index, symptom in enumerate(findings):

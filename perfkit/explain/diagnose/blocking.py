@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -57,6 +59,28 @@ def _outermost(case: Case, rank: int) -> pd.DataFrame | None:
     limits = firsts.to_numpy()[at.clip(min=0)] * (1 - AT_END) + lasts.loc[steps].to_numpy() * AT_END
     inside &= ends < lasts.loc[steps].to_numpy()
     found: pd.DataFrame = rows.assign(step=steps, end_ns=ends, at_end=ends >= limits)[inside].reset_index(drop=True)
+    return found
+
+
+def within(rows: pd.DataFrame, steps: Sequence[int]) -> pd.DataFrame:
+    """The rows of some steps."""
+    found: pd.DataFrame = rows[rows["step"].isin(list(steps)).to_numpy(dtype=bool)]
+    return found
+
+
+def by_step(case: Case, rank: int) -> pd.Series:
+    """How many of these calls each step of a rank has."""
+    rows = calls(case, rank)
+    found = [] if rows is None else rows["step"].tolist()
+    return pd.Series({step: found.count(step) for step in case.kernel_steps})
+
+
+def lost_by_step(case: Case) -> dict[int, pd.Series]:
+    """What `lost_ns` tells, by step: each call of a rank takes the same part of it."""
+    found = {}
+    for rank, amount in lost_ns(case).items():
+        counts = by_step(case, rank)
+        found[rank] = counts * (amount * case.num_kernel_steps / max(1, counts.sum()))
     return found
 
 

@@ -86,6 +86,18 @@ def test_of_two_that_explain_each_other_the_more_exact_stays_unless_it_costs_lit
     assert [finding.rule for finding in diagnose(RUN, only=[exact, broad]).findings] == [told]
 
 
+@pytest.mark.parametrize(("cost_ns", "told"), [(3_000_000, ["rest", "part"]), (900_000, ["rest"])])
+def test_what_a_finding_has_left_out_is_told_beside_it_if_it_is_worth_telling(cost_ns, told):
+    def check(case):
+        common = {"subject": {}, "evidence": {}, "actions": (), "part": "step"}
+        part = Finding(rule="part", title="part", cost_ns=cost_ns, severity="low", **common)
+        rest = Finding(rule="rest", title="rest", cost_ns=20_000_000, apart_from=frozenset({"part"}), **common)
+        return Verdict((part, rest), {})
+
+    found = diagnose(RUN, only=[rule("rest", check, explains=frozenset({"part"}))]).findings
+    assert [finding.rule for finding in found] == told
+
+
 def test_the_document_has_the_fixed_keys():
     document = to_dict(diagnose(RUN, only=[saying("a", 3_000_000)]))
     assert {"findings", "healthy", "not_measured", "failed"} <= set(document)

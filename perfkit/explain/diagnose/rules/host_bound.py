@@ -155,13 +155,10 @@ def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:
     if case.unmarked:
         return short.assign(left=1.0)
     left = short["duration_ns"].astype("float64")
-    for rank, amount in blocking.lost_ns(case).items():
-        calls = blocking.calls(case, rank)
-        if calls is None or len(calls) < case.limit(SYNC_CALLS) * case.num_kernel_steps:
-            continue
-        own = (short["rank"] == rank).to_numpy(dtype=bool)
-        lost_ns = amount * case.num_kernel_steps
-        left = left.mask(own, left * (1.0 - min(1.0, lost_ns / max(1.0, float(left[own].sum())))))
+    for rank, lost_ns in blocking.lost_by_step(case).items():
+        for step in lost_ns.index[(blocking.by_step(case, rank) >= case.limit(SYNC_CALLS)).to_numpy(dtype=bool)]:
+            own = ((short["rank"] == rank) & (short["step"] == step)).to_numpy(dtype=bool)
+            left = left.mask(own, left * (1.0 - min(1.0, float(lost_ns[step]) / max(1.0, float(left[own].sum())))))
     return short.assign(duration_ns=left.round().astype("int64"), left=left / short["duration_ns"])
 
 

@@ -148,3 +148,41 @@ def test_a_step_wins_the_gaps_behind_all_its_waits_but_that_for_its_last_kernel(
     assert "ranks" not in found.subject
     assert found.evidence["calls_a_step"] == 9
     assert found.evidence["idle_after_calls_ns"] == found.cost_ns == 9 * 20_000
+
+
+def waiting_in(waiting_steps, steps=6, kernels=30):
+    """Kernels of 100 us in a row, launched ahead; in some steps each is launched when a call has waited for the one before."""
+    sink = Sink()
+    begin = 0
+    for step in range(1, steps + 1):
+        waits = step in waiting_steps
+        every = 120_000 if waits else 100_000
+        starts = [begin + 20_000 + at * every for at in range(kernels)]
+        launches = [start - 15_000 for start in starts] if waits else [begin + at * 6_000 for at in range(kernels)]
+        length = 20_000 + kernels * every
+        sink.add("steps", rank=0, step=step, start_ns=begin, duration_ns=length, computing_ns=kernels * 100_000)
+        common = {"rank": 0, "step": step, "name": "MatMul", "kind": "computing", "start_ns": starts, "stream": "0"}
+        sink.add("kernels", **common, type="MatMul", duration_ns=100_000)
+        calls = {"call": "cudaLaunchKernel", "thread": "1", "launch_ns": launches, "launch_duration_ns": 5_000}
+        sink.add("launches", **common, duration_ns=100_000, **calls)
+        of_host = {"rank": 0, "thread": "1", "kind": "call"}
+        sink.add("host", **of_host, name="cudaLaunchKernel", start_ns=launches, duration_ns=5_000)
+        if waits:
+            ends = [start + 101_000 for start in starts]
+            sink.add("host", **of_host, name="cudaStreamSynchronize", start_ns=[end - 90_000 for end in ends], duration_ns=90_000)
+        begin += length
+    return run_of(sink)
+
+
+def test_calls_that_wait_in_some_steps_only_are_named_with_these_and_win_what_they_are_longer():
+    """29 of 30 waits a step, each of 20 us, in steps 2 and 5 of six: a mean step wins 29 x 20 x 2 / 6 = 193 us of 3.22 ms."""
+    (found,) = judged(waiting_in({2, 5})).findings
+    assert found.subject["steps"] == (2, 5)
+    assert found.evidence["calls_a_step"] == 29
+    assert found.evidence["usual_calls_a_step"] == 0
+    assert found.cost_ns == pytest.approx(29 * 20_000 * 2 / 6, rel=0.05)
+
+
+def test_as_many_calls_in_every_step_are_of_no_step():
+    (found,) = judged(waiting_in(set(range(1, 7)))).findings
+    assert "steps" not in found.subject
