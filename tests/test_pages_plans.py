@@ -24,7 +24,7 @@ from perfkit.predict.changes import AS_PLANNED
 from perfkit.project import create_project, open_project, save
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
-from tests.page_cells import code_cells, run_page, with_steps
+from tests.page_cells import code_cells, run_page, views, with_steps
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
 ROUND_4 = Path(__file__).parents[1] / "data" / "case13b" / "round4.yaml"
@@ -137,6 +137,32 @@ def test_page_02_follows_its_sizes_and_asks_the_plan_above():
     with pytest.raises(InputError) as error:
         step.wait()
     assert len(error.value.problems) >= 2
+
+
+@pytest.mark.parametrize("name", ["02_model_cost", "04_memory"])
+def test_no_figure_of_the_sample_project_stands_beside_a_configuration_of_one_s_own(name: str, tmp_path: Path, monkeypatch):
+    demo(tmp_path / "demo")
+    filled = []
+    for project in ("demo", "none"):
+        monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path / project))
+        objects = run_page(name, path=OWN[2])
+        for view in views(objects).values():
+            with contextlib.suppress(NothingYet):
+                view.result.wait()
+        filled.append({name: dict(view.state) for name, view in views(objects).items()})
+    assert filled[0] == filled[1]
+
+
+def test_page_02_has_no_measured_speed_of_another_configuration_and_no_peak_of_another_device(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("PERFKIT_PROJECT", str(demo(tmp_path / "demo").folder))
+    page = run_page("02_model_cost", path=OWN[0])
+    utilization = page["which_mfu_is_that"]
+    with pytest.raises(NothingYet, match="Nobody measured this configuration"):
+        utilization.wait()
+    page["open_plan"].choose(tmp_path / "demo" / "rounds" / "03" / "config.yaml")
+    assert utilization.wait().text.startswith("At 2\u2009210 tokens/s/device MFU is 51.24 %")
+    utilization.set(device="A100-80GB-SXM")
+    assert utilization.wait().text.endswith("of 312 TFLOP/s.")
 
 
 def test_page_02_locks_its_prediction_and_its_convention(tmp_path: Path):

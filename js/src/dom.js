@@ -5,6 +5,17 @@ export function unbroken(text) {
   return text.replace(/(\d)\u2009(?=\d)/g, "$1\u202f").replace(/(\d) (?=[%\u00b5A-Za-z])/g, "$1\u00a0");
 }
 
+const NAMED_PAGE = /(\bpage \d\d\b|第 ?\d\d ?页)/;
+
+/** The parts of a sentence, pages that it names as links where a list of pages stands beside it. */
+export function withLinks(text) {
+  return text.split(NAMED_PAGE).map((part) => {
+    const number = NAMED_PAGE.test(part) && part.match(/\d\d/)[0];
+    const place = number && [...document.querySelectorAll(".rail-number")].find((one) => one.textContent === number)?.closest("a");
+    return place ? el("a", { href: place.href, title: place.title }, part) : part;
+  });
+}
+
 /** An element with attributes, listeners (`onclick`) and children; null children are left out. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);

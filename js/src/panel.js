@@ -4,12 +4,12 @@
 // tables, code), drawn once the charts are on the screen. The second half of an answer that is outdated by then never comes.
 import { Chart } from "./chart.js";
 import { makeControl } from "./controls.js";
-import { afterFrame, el, replaceIfOther, unbroken } from "./dom.js";
+import { afterFrame, el, replaceIfOther, unbroken, withLinks } from "./dom.js";
 import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
 import { t } from "./texts.js";
 
-const SHORT_COLUMN = 6;
+const BESIDE = 6; // controls that a column beside a chart holds; a choice of a file or of several values takes the room of two
 const ALSO_ABOVE = new Set(["choose-run", "choose-config"]); // pickers of what the bar of the app switches, too
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
@@ -106,11 +106,11 @@ class Panel {
     if (names.join("\n") !== [...this.controls.keys()].join("\n")) {
       this.controls = new Map(specs.map((spec) => [spec.name, makeControl(spec, (value) => this.onValue(spec.name, value), this.send)]));
       this.controlBox.replaceChildren(...[...this.controls.values()].map((control) => control.root), this.undo);
-      // Beside a tall column of controls tables stand below the charts, else they have the whole width.
-      const tall = specs.filter((spec) => !spec.hidden).length > SHORT_COLUMN;
-      this.main.classList.toggle("pk-tall", tall);
-      (tall ? this.main : this.root).append(this.tableBox);
     }
+    const shown = specs.filter((spec) => !spec.hidden);
+    const room = shown.reduce((sum, spec) => sum + (spec.kind === "path" || spec.multiple ? 2 : 1), 0);
+    this.main.classList.toggle("pk-below", room > BESIDE);
+    this.main.classList.toggle("pk-one", shown.length === 1 && (shown[0].kind === "toggle" || (shown[0].buttons === true && !shown[0].multiple)));
     this.undo.hidden = !this.model.get("can_undo");
     for (const spec of specs) {
       // A value that the visitor is still changing is newer than the kernel's.
@@ -243,7 +243,7 @@ class Panel {
     this.shown = Promise.all(charts.filter(([, chart]) => chart.visible).map(([, chart]) => chart.queue));
     this.drawn = Promise.all(charts.map(([, chart]) => chart.queue));
     const sentence = unbroken(data.sentence ?? "");
-    if (this.sentence.textContent !== sentence) this.sentence.textContent = sentence;
+    if (this.sentence.textContent !== sentence) this.sentence.replaceChildren(...withLinks(sentence));
     this.drawStatus();
     this.watchDetails();
     this.answered(data.seq);
@@ -283,7 +283,7 @@ class Panel {
 
   drawDetails() {
     const details = this.model.get("details");
-    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", {}, unbroken(note)));
+    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", {}, withLinks(unbroken(note))));
     const opened = [...this.codeBox.children].map((block) => block.querySelector("details")?.open ?? false);
     replaceIfOther(this.codeBox, details.code ?? [], (part, at) => {
       const text = el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text);

@@ -235,7 +235,7 @@ def story(last: int) -> pd.DataFrame:
 
 
 def _begun(now: CaseRound) -> str:
-    return say("Round {number}, {title}: {hypothesis}", number=now.number, title=now.title, hypothesis=now.hypothesis)
+    return say("Round {number} ({title}). {hypothesis}", number=now.number, title=now.title, hypothesis=now.hypothesis)
 
 
 def _once_a_step(estimate: Estimate) -> float:

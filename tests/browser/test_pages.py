@@ -164,13 +164,20 @@ CUT_TABLES = """() => [...document.querySelectorAll(".pk-scroll")].filter((one) 
   .map((one) => `${one.closest(".pk-panel").dataset.panel}: ${one.ariaLabel} lacks ${one.scrollWidth - one.clientWidth} pixels`)"""
 """Tables that are wider than their place."""
 CHOICES_BELOW = """() => [...document.querySelectorAll(".pk-panel")].flatMap((panel) => {
-  const tables = panel.querySelector(":scope > .pk-tables:not(:empty)");
-  const controls = panel.querySelectorAll(":scope > .pk-main:has(> .pk-figures:empty) > .pk-controls > .pk-control");
-  const below = tables && controls.length === 1 && controls[0].querySelector(".pk-segments")
-    && controls[0].getBoundingClientRect().top > tables.getBoundingClientRect().top;
+  const all = panel.querySelectorAll(":scope > .pk-main > .pk-controls > .pk-control");
+  const controls = [...all].filter((one) => one.checkVisibility());
+  const shown = [...panel.querySelectorAll(".pk-chart, .pk-table")].filter((one) => one.checkVisibility());
+  const below = controls.length === 1 && controls[0].querySelector(".pk-segments")
+    && shown.some((one) => one.getBoundingClientRect().top < controls[0].getBoundingClientRect().top);
   return below ? [panel.dataset.panel] : [];
 })"""
-"""Panels whose one choice of what the tables are of stands below these."""
+"""Panels whose one choice of what the charts and tables are of stands below these or beside them."""
+EMPTY_BESIDE = """() => [...document.querySelectorAll(".pk-main")].flatMap((main) => {
+  const [charts, controls] = [...main.children].map((one) => one.getBoundingClientRect());
+  const beside = charts.height > 0 && controls.height > 0 && controls.left >= charts.right;
+  return beside && controls.height > charts.height + 100 ? [main.closest(".pk-panel").dataset.panel] : [];
+})"""
+"""Panels whose controls leave an empty field below the charts beside them."""
 PARTED_FIGURES = """() => [...document.querySelectorAll(".pk-sentence, .pk-notes li")]
   .map((one) => one.textContent).filter((text) => /\\d\\u2009\\d|\\d [%\u00b5A-Za-z]/.test(text))"""
 """Sentences with a figure that the end of a line may part."""
@@ -230,6 +237,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     assert page.evaluate(LONG_NUMBERS) == []
     assert page.evaluate(CONTROLS_OVERLAP) == []
     assert page.evaluate(CHOICES_BELOW) == []
+    assert page.evaluate(EMPTY_BESIDE) == []
     assert barriers(page) == []
     page.emulate_media(color_scheme="dark")
     assert barriers(page, runOnly=["color-contrast"]) == []  # all that a theme changes

@@ -97,16 +97,20 @@ def _step(path: str, place: tuple[float, float], a: float, b: float) -> dict[str
 
 @theme.drawn_once
 def loss_curves(rows: Rows) -> alt.LayerChart:
-    """Draw the losses of both trainings over the steps; a dashed line where they part (data sets "losses" and "divergence")."""
+    """Draw the losses of both trainings over the steps; a dashed line where they part (data sets "losses" and "divergence").
+
+    The reference is broad and pale, so that both are seen where one lies on the other.
+    """
     scale = alt.Scale(domain=list(SIDES), range=list(SIDES.values()))
     lines = (
         alt.Chart(alt.NamedData("losses"))
-        .mark_line(strokeWidth=1.6, clip=True)
+        .mark_line(clip=True)
         .encode(
             x=_steps_axis(),
             y=alt.Y("loss:Q", title="loss", scale=alt.Scale(zero=False)),
             color=alt.Color("side:N", title=None, scale=scale),
-            strokeDash=alt.StrokeDash("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[[1, 0], [5, 3]])),
+            strokeWidth=alt.StrokeWidth("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[6, 1.4])),
+            opacity=alt.Opacity("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[0.45, 1])),
             tooltip=[alt.Tooltip("side:N"), alt.Tooltip("step:Q"), theme.tooltip("loss", "loss")],
         )
     )

@@ -96,8 +96,8 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
     high = max([ridge * 10, *(point["intensity"] * 2 for point in points)])
     roof = [(low, low * memory_bytes_per_s), (ridge, peak_flops_per_s), (high, peak_flops_per_s)]
     data = {"reached": points, "roof": [{"intensity": at, "tflops": rate / 1e12} for at, rate in roof]}
-    x = alt.X("intensity:Q", title="FLOP per byte", scale=alt.Scale(type="log"))
-    y = alt.Y("tflops:Q", title="TFLOP/s", scale=alt.Scale(type="log"))
+    x = alt.X("intensity:Q", title="FLOP per byte", scale=alt.Scale(type="log"), axis=theme.powers_axis())
+    y = alt.Y("tflops:Q", title="TFLOP/s", scale=alt.Scale(type="log"), axis=theme.powers_axis())
     line = alt.Chart(alt.NamedData("roof")).mark_line(color=theme.MUTED, strokeWidth=2).encode(x=x, y=y)
     marks = (
         alt.Chart(alt.NamedData("reached"))

@@ -117,6 +117,12 @@ def bars(rows: _Rows, data: str, *, height: Any, mark: Mapping[str, Any] = Mappi
     return drawn
 
 
+def powers_axis() -> alt.Axis:
+    """An axis of a logarithmic scale over many decades: what is below 0.001 as a power of ten, and not in two spellings."""
+    power = "substring('⁰¹²³⁴⁵⁶⁷⁸⁹', round(-log(datum.value) / LN10), round(-log(datum.value) / LN10) + 1)"
+    return alt.Axis(labelExpr=f"datum.value < 0.001 ? '10⁻' + {power} : format(datum.value, ',~g')")
+
+
 def labelled_scale(pixels: int = LABEL_PIXELS, **given: Any) -> alt.Scale:
     """A scale of bars with a label behind the end of each, which leaves the `pixels` that the longest of them needs."""
     return alt.Scale(zero=True, rangeMax=alt.ExprRef(expr=f"width - {pixels}"), **given)

@@ -13,6 +13,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.units import MIB
 from perfkit.explain.diagnose import Diagnosis, diagnose
 from perfkit.face.widgets import context
+from perfkit.project import Project
 from perfkit.project.verdict import Verdict, verdict
 from perfkit.record.load import bytes_to_convert
 
@@ -21,9 +22,14 @@ AHEAD_BYTES = 16 * MIB
 
 
 def judged(run: Run, path: str) -> Verdict:
-    """The verdict on the run that was read from `path`; the goal and limit of the project are none of a sample's."""
-    project = None if context.is_sample(Path(path)) else context.current_project()
-    return verdict(run, plan_of(path), project, diagnosis=diagnosed(run))
+    """The verdict on the run that was read from `path`, against goal and limit of its project."""
+    return verdict(run, plan_of(path), _project_of(path), diagnosis=diagnosed(run))
+
+
+def _project_of(path: str) -> Project | None:
+    """The page's project where it is that of a recording: a sample is of another job, and the sample project of no own one."""
+    project = context.current_project()
+    return None if project is None or project.sample_case or context.is_sample(Path(path)) else project
 
 
 _lock = Lock()
@@ -56,11 +62,13 @@ def begin() -> None:
 
 
 def plan_of(path: str) -> Plan | None:
-    """The configuration of a recording: the one beside it, else what the project has open; None for a sample, of another job."""
+    """The configuration of a recording: the one beside it, else what the project has open; None where one of them is a sample."""
     project = context.current_project()
-    own = str(project.open_config) if project is not None and project.open_config and not context.is_sample(Path(path)) else ""
+    own = project.open_config if project is not None and not context.is_sample(Path(path)) else None
+    if project is not None and project.sample_case and own is not None and own.is_relative_to(project.folder):
+        own = None  # the sample's rounds are of another job
     try:
-        found = config_beside(path) or own
+        found = config_beside(path) or (str(own) if own else "")
         return read_plan(found) if found else None
     except InputError:  # the pages of the configuration say what is wrong with it
         return None

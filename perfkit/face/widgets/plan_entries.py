@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from perfkit.config.presets import read_plan
 from perfkit.core import catalog
+from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan, even_layers
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import FRAMEWORKS
-from perfkit.core.units import GIB
+from perfkit.core.units import GIB, TERA
 from perfkit.face.widgets import context
 from perfkit.face.widgets.entries import Choice, Entry, Number, Slider, Toggle
 from perfkit.predict.changes import AS_PLANNED, RECOMPUTATIONS, limit_gib_of, on_device, shard_level_of
+from perfkit.project import Project
 
 USUAL_DEVICE = "Ascend-910B2"
 """Of a plan that names none, as a published model."""
@@ -142,13 +145,54 @@ def device_of(base: Plan) -> str:
 
 
 def limit_gib(base: Plan, device: str) -> float:
-    """The limit that the plan states if the device has as much, else the project's on the plan's own device, else all of it."""
+    """The limit that the plan states if the device has as much, else the project's on its own device, else all of it."""
     own = limit_gib_of(on_device(base, device))
-    project = context.current_project()
+    project = project_on(base, device)
     asked = (project.usable_limit_bytes or project.device_memory_bytes) if project is not None else None
-    if base.memory_limit is not None or not asked or device != device_of(base):
+    if base.memory_limit is not None or not asked:
         return own
     return min(own, round(asked / GIB, 6))
+
+
+def peak_tflops(base: Plan, device: str) -> float:
+    """The peak that MFU is a share of: the project's on its own device, else the device's in the plan's precision, or its first."""
+    project = project_on(base, device)
+    if project is not None and project.peak_flops_per_s:
+        return project.peak_flops_per_s / TERA
+    known = catalog.hardware_named(device).peak_flops_per_s
+    return known.get(base.workload.dtype, next(iter(known.values()))) / TERA
+
+
+def peak_beside(config: str) -> float:
+    """The peak for what a configuration describes; where none is chosen the project's, else that of the usual device."""
+    try:
+        if config:
+            base = read_plan(config)
+            return peak_tflops(base, device_of(base))
+    except InputError:  # the answer says what is wrong with it
+        pass
+    project = context.current_project()
+    own = project.peak_flops_per_s if project is not None else None
+    return (own or catalog.hardware_named(USUAL_DEVICE).peak("bfloat16")) / TERA
+
+
+def project_on(base: Plan, device: str) -> Project | None:
+    """The page's project where peak and limit that it states are those of a plan on `device`, else None.
+
+    They are of the device of its own configuration, of the plan's where it has none open: other devices have their own. Those of
+    the sample project are of no configuration that lies elsewhere.
+    """
+    project = context.current_project()
+    if project is None or device != device_of(base):
+        return None
+    place = base.document.path if base.document is not None else None
+    if project.sample_case and place is not None and not place.is_relative_to(project.folder):
+        return None
+    own = project.open_config
+    try:
+        return project if own is None or not own.exists() or device_of(read_plan(str(own))) == device else None
+    except InputError:  # the pages of the configuration say what is wrong with it
+        return None
 
 
 def limits_gib(base: Plan, device: str, limit_gib: float | None) -> Sequence[float]:

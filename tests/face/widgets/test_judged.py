@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from dataclasses import replace
 
 from perfkit.core.resources import data_folder
 from perfkit.face.widgets import context, judged
+from perfkit.project import save
+from perfkit.project.sample import demo
 
 SAMPLE = data_folder() / "traces" / "kineto_resnet"
 
@@ -30,3 +34,15 @@ def test_what_cannot_be_read_is_left_to_the_page(monkeypatch, tmp_path):
     for thread in set(threading.enumerate()) - before:
         thread.join()
     assert told == []
+
+
+def test_a_recording_is_judged_by_its_own_configuration_and_goal_and_not_by_those_of_the_sample_project(tmp_path, monkeypatch):
+    project = demo(tmp_path / "demo")
+    monkeypatch.setenv("PERFKIT_PROJECT", str(project.folder))
+    own = shutil.copytree(SAMPLE, tmp_path / "own")
+    assert judged.plan_of(str(own)) is None
+    told = judged.judged(context.read_run(str(own)), str(own)).to_frame()
+    assert not told["against"].str.contains("goal|round", regex=True).any()
+    config = shutil.copy(project.folder / "rounds" / "05" / "config.yaml", tmp_path / "own.yaml")
+    save(replace(project, open_config=config))
+    assert judged.plan_of(str(own)) is not None

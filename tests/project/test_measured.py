@@ -1,0 +1,43 @@
+"""A speed belongs to the configuration that it was measured with."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from perfkit.core.resources import data_folder
+from perfkit.project.measured import measured_speed, speed_told
+from perfkit.project.sample import demo
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return demo(tmp_path_factory.mktemp("measured") / "demo").folder
+
+
+@pytest.fixture(autouse=True)
+def _open(project, monkeypatch):
+    monkeypatch.setenv("PERFKIT_PROJECT", str(project))
+
+
+def test_a_round_has_its_own_speed_also_by_a_copy_of_its_file(project, tmp_path):
+    copy = shutil.copy(project / "rounds" / "03" / "config.yaml", tmp_path / "own.yaml")
+    for config in (project / "rounds" / "03" / "config.yaml", copy):
+        assert measured_speed(str(config)).value == 2210
+        assert speed_told(str(config), 2210, as_configured=True) == "The speed is that of round 3."
+        assert speed_told(str(config), 2210, as_configured=False) == "The speed is that of round 3. The sizes above are others."
+        assert speed_told(str(config), 2211, as_configured=True) == ""
+
+
+def test_what_nobody_ran_has_no_speed(project, tmp_path):
+    changed = tmp_path / "own.yaml"
+    changed.write_text((project / "rounds" / "03" / "config.yaml").read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    for config in (changed, tmp_path / "none.yaml", data_folder() / "case13b" / "rounds.toml"):
+        assert measured_speed(str(config)).state == "absent"
+    assert measured_speed("").value is None
+
+
+def test_a_published_model_has_the_fastest_speed_that_can_be_true():
+    assert (measured_speed("llama2-13b").value, measured_speed("llama2-7b").value) == (2562, 4695)
+    assert measured_speed("llama2-70b").value is None, "the guides print 1974, an MFU of 233 %"
