@@ -13,6 +13,8 @@ STARTED = re.compile(
     r"^[^#\n]*\b(?:msrun|torchrun|mpirun|deepspeed|accelerate|python3?|bash)\b[^\n]*?\s(\S+\.(?:ya?ml|toml|json))\b", re.MULTILINE
 )
 """A line that starts a program with a file of settings; only asked where the text itself is none."""
+DOTTED = re.compile(r"(?<=--)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+"""Options on such a line that state a key of the file anew."""
 
 
 def dialects() -> tuple[Dialect, ...]:
@@ -39,7 +41,9 @@ def read_document(document: Document) -> Plan:
     found = recognised(document)
     if not found:
         if started := STARTED.search(re.sub(r"\\\n", " ", document.text)):
-            raise InputError(document.name, [f"starts a training whose configuration is {started[1]}: open that file"])
+            told = f"starts a training whose configuration is {started[1]}: open that file"
+            anew = ", ".join(dict.fromkeys(DOTTED.findall(document.text)))
+            raise InputError(document.name, [f"{told}; options of the launch line win over it: {anew}" if anew else told])
         wanted = [f"{dialect.title}: looks for {dialect.looks_for}" for dialect in dialects()]
         raise InputError(document.name, ["the content is in no configuration dialect that perfkit reads", *wanted])
     if len(found) > 1:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from perfkit.config.dialects.dialect import Document
 from perfkit.config.dialects.memory_text import size_of
-from perfkit.config.dialects.registry import dialect_named
+from perfkit.config.dialects.registry import dialect_named, recognised
 from perfkit.config.dialects.yaml import parse
 from perfkit.config.fragments.meanings import meanings
 from perfkit.config.fragments.place import Path, Placed, flat, placed
@@ -32,6 +33,14 @@ SIZES = {
 }
 
 
+def _of_others(text: str) -> str:
+    """What keys are that no dialect explained here has: those of a dialect that is read as a whole file, or of none."""
+    known = next(iter(recognised(Document(name="fragment", text=text))), None)
+    if known is None:
+        return "keys that no dialect of perfkit has"
+    return say("keys of {dialect}, which is explained as a whole file", dialect=known.title)
+
+
 def explain_keys(piece: Piece, kind: str) -> Part:
     """The part of keys and values: each with its meaning, checked as far as it states something, and put into the plan."""
     moved = without_hanging(piece.text)
@@ -40,7 +49,7 @@ def explain_keys(piece: Piece, kind: str) -> Part:
     dialect = getattr(piece.plan.document, "dialect", "") if piece.plan is not None else ""
     found = placed(repaired.text, dialect)
     if found is None:
-        return Part(kind=kind, title="keys that no dialect of perfkit has", says=tuple(repaired.notes))
+        return Part(kind=kind, title=_of_others(repaired.text), says=tuple(repaired.notes))
     title = dialect_named(found.dialect).title
     problems = [_shifted(one, piece) for one in lint_text("fragment.yaml", piece.text).problems]
     values, corrected = _values(found), _corrected(found, bool(repaired.notes))

@@ -102,3 +102,11 @@ def test_a_script_that_only_names_its_configuration_says_which_file_to_open():
     ):
         with pytest.raises(InputError, match=r"examples/qwen3/pretrain\.yaml: open that file"):
             read_text(f"#!/bin/bash\nexport A=1\n{line}\n", "run.sh")
+
+
+def test_options_of_the_launch_line_that_win_over_the_file_are_told():
+    """MindSpeed-LLM's launch scripts for FSDP2 state sizes anew that the YAML has or leaves out."""
+    options = "--parallel.fsdp_size 16 --training.per_device_train_batch_size 2 --parallel.fsdp_size 16"
+    text = f"torchrun $ARGS train_fsdp2.py qwen3.yaml \\\n  {options}\n"
+    with pytest.raises(InputError, match=r"win over it: parallel\.fsdp_size, training\.per_device_train_batch_size$"):
+        read_text(text, "run.sh")

@@ -138,3 +138,19 @@ def test_members_of_another_frameworks_object_are_no_error_of_this_one():
 
 def test_lines_of_prose_with_wide_gaps_are_no_table():
     assert explain_fragment("this   is   some   text: with gaps\nand   a  line").parts == ()
+
+
+def test_lines_of_a_log_that_begin_in_brackets_are_no_broken_literal():
+    """DeepSpeed's and torchrun's: [time] [level] [file:line], [rank]:."""
+    logged = "[2023-05-04 10:11:12,123] [INFO] [timer.py:199:stop] epoch=0/micro_step=100, CurrSamplesPerSec=30.9"
+    for text in (logged, "[rank0]: loss 2.1 (step 4"):
+        assert [problem for part in explain_fragment(text).parts for problem in part.problems] == []
+    assert [part.kind for part in explain_fragment("[rank0, 1").parts] == ["literal"]
+
+
+def test_keys_of_gpt_neox_are_no_misspelled_ones_of_another_dialect():
+    text = '"pipe_parallel_size": 2,\n"model_parallel_size": 2,\n"num_layers": 12,\n'
+    (part,) = explain_fragment(text).parts
+    assert "GPT-NeoX" in str(part.title)
+    assert part.problems == ()
+    assert lint_text("paste.yaml", text).problems == ()

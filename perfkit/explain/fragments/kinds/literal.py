@@ -16,7 +16,9 @@ from perfkit.core.texts import say
 from perfkit.explain.fragments.keys_part import explain_keys
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
-_OPENS = re.compile(r"^\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:(?:dict\()?[\[{]|dict\(\s*(?:[A-Za-z_]\w*\s*=|$))")
+_LOGGED = r"(?!\s*\[(?:\d{4}[-/]\d\d[-/]\d\d|[A-Za-z_]\w*\]))"
+"""The time, level or rank in brackets with which a line of a log begins."""
+_OPENS = re.compile(_LOGGED + r"^\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:(?:dict\()?[\[{]|dict\(\s*(?:[A-Za-z_]\w*\s*=|$))")
 _NAME = re.compile(r"^\s*([A-Za-z_]\w*)\s*=\s*")
 MAX_DEPTH_TEXT = 200_000
 
