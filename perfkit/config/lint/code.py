@@ -197,12 +197,18 @@ def _is_aside(code: Code, loop: Loop) -> bool:
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
             decorators = [item.func if isinstance(item, ast.Call) else item for item in around.decorator_list]
             last = [dotted(item).rpartition(".")[2] for item in decorators]
-            return ASIDE.search(around.name) is not None or any(name in WITHOUT_GRADIENTS for name in last)
+            return _says_aside(around.name) or any(name in WITHOUT_GRADIENTS for name in last)
         if isinstance(around, ast.With) and any(
             isinstance(item.context_expr, ast.Call) and called_name(item.context_expr) in WITHOUT_GRADIENTS for item in around.items
         ):
             return True
     return False
+
+
+def _says_aside(name: str) -> bool:
+    """Whether a function's name says something else than training; `train_and_validate` begins with training."""
+    found = ASIDE.search(name)
+    return found is not None and "train" not in name[: found.start()].lower()
 
 
 def _calls(node: ast.AST, name: str) -> bool:
@@ -272,7 +278,7 @@ def _hot_nodes(code: Code) -> tuple[ast.AST, ...]:
             if node in hot:
                 continue
             hot[node] = None
-            if isinstance(node, ast.Call) and not ASIDE.search(called_name(node)) and not every_nth(code, node):
+            if isinstance(node, ast.Call) and not _says_aside(called_name(node)) and not every_nth(code, node):
                 called = [function for function in functions.get(called_name(node), ()) if function not in around]
                 _note_reached(code, node, called)
                 waiting += [function for function in called if function not in hot]
@@ -296,9 +302,17 @@ def _is_counted(test: ast.expr) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and "accum" not in ast.unparse(node.right).lower():
             return True  # once in as many micro batches as are summed is once a step
+        if isinstance(node, ast.Compare) and _is_one_step(node):
+            return True
         if isinstance(node, (ast.Name, ast.Attribute)) and AT_TIMES.search(dotted(node).rpartition(".")[2]):
             return True
     return False
+
+
+def _is_one_step(test: ast.Compare) -> bool:
+    """Whether a condition holds in one step alone: `step == 1`."""
+    same = isinstance(test.ops[0], ast.Eq) and isinstance(test.comparators[0], ast.Constant)
+    return same and isinstance(test.left, (ast.Name, ast.Attribute)) and "step" in dotted(test.left).lower()
 
 
 def _runs_steps(loop: Loop) -> bool:

@@ -259,3 +259,16 @@ def test_a_function_that_asks_the_model_cannot_run_ahead_of_it():
     text = "for batch in loader:\n    batch = filtered(model, batch)\n    loss = model(batch)\n    loss.backward()\n"
     assert lines(text, "work-between-batches") == []
     assert lines(text.replace("filtered(model, batch)", "filtered(batch)"), "work-between-batches") == [2]
+
+
+def test_a_function_that_trains_and_validates_trains_and_one_step_alone_is_not_every_step():
+    text = """def train_and_validate(loader):
+    for step, batch in enumerate(loader):
+        loss = model(batch)
+        loss.backward()
+        if step == 1:
+            print(grad.item())
+        print(loss.item())
+"""
+    assert lines(text) == [7]
+    assert lines(text.replace("train_and_validate", "validate_trained")) == []
