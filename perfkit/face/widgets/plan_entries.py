@@ -163,19 +163,6 @@ def peak_tflops(base: Plan, device: str) -> float:
     return known.get(base.workload.dtype, next(iter(known.values()))) / TERA
 
 
-def peak_beside(config: str) -> float:
-    """The peak for what a configuration describes; where none is chosen the project's, else that of the usual device."""
-    try:
-        if config:
-            base = read_plan(config)
-            return peak_tflops(base, device_of(base))
-    except InputError:  # the answer says what is wrong with it
-        pass
-    project = context.current_project()
-    own = project.peak_flops_per_s if project is not None else None
-    return (own or catalog.hardware_named(USUAL_DEVICE).peak("bfloat16")) / TERA
-
-
 def project_on(base: Plan, device: str) -> Project | None:
     """The page's project where peak and limit that it states are those of a plan on `device`, else None.
 
