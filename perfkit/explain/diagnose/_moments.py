@@ -20,7 +20,7 @@ import pandas as pd
 
 from perfkit.core.clock import Clock
 from perfkit.core.run import Run
-from perfkit.explain.diagnose._moments_order import AT_ONCE_NS, follows, held_by_copies, once
+from perfkit.explain.diagnose._moments_order import AT_ONCE_NS, by_rank, follows, held_by_copies, once, waits_unseen
 from perfkit.record.events.graph import UNKNOWN_NS, RankEvents, causal_graph
 from perfkit.record.overlap import union
 
@@ -83,6 +83,11 @@ class Moments:
         """Whether no moments wait for one another, as they do where clocks or launches are wrong."""
         return len(self._order) == len(self._before)
 
+    @property
+    def never_waiting(self) -> list[int]:
+        """The ranks of which no call waits for the device."""
+        return [rank for rank, own in self._ranks.items() if not len(own.returns)]
+
     def won_ns(
         self, removed: pd.DataFrame, stops: pd.DataFrame, faster_ns: Mapping[int, float], waits: Sequence[pd.DataFrame] = ()
     ) -> float:
@@ -114,7 +119,7 @@ class Moments:
         call waits for the device.
         """
         before, times = list(self._before), list(self._recorded)
-        for rank, rows in (one for each in waits for one in _by_rank(each)):
+        for rank, rows in (one for each in waits for one in by_rank(each)):
             own = self._ranks[rank]
             begin, end = (self._common(rank, rows[side]) for side in ("start_ns", "end_ns"))
             first, last = (np.searchsorted(own.returns_ns, side, side="right") for side in (begin, end + ROUNDING_NS))
@@ -124,9 +129,9 @@ class Moments:
                 before[at] = [(source, working) for source, _ in before[at] if source != self._awaited[at]]
         less: dict[int, float] = {}
         earlier: dict[int, float] = {}
-        for rank, rows in _by_rank(removed):
+        for rank, rows in by_rank(removed):
             self._remove(rank, rows, less, earlier)
-        for rank, rows in _by_rank(stops):
+        for rank, rows in by_rank(stops):
             self._run_on(rank, once(rows), earlier)
         for at, amount in less.items():
             before[at] = [(source, max(0, round(least - amount))) for source, least in before[at]]
@@ -278,9 +283,8 @@ class Moments:
         waited = (at >= 0) & (length >= calls["least"].to_numpy()) & (ended > begin)
         waited &= begin + length - ended <= np.maximum(AT_ONCE_NS, length // OF_CALL)
         first = len(self._recorded)
-        for start, last in zip(begin.tolist(), length.tolist(), strict=True):
-            self._add(start, [])
-            self._add(start + last, [])
+        for moment in np.stack([begin, begin + length], axis=1).ravel().tolist():
+            self._add(moment, [])
         moments = first + np.arange(2 * len(begin), dtype=np.int64)
         when = np.array(self._recorded[first:], dtype=np.int64)
         order = np.argsort(when, kind="stable")
@@ -380,12 +384,8 @@ class Moments:
         return order
 
 
-def _by_rank(rows: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    return [(int(str(rank)), own) for rank, own in rows.groupby("rank")]
-
-
 def moments_of(run: Run, steps: Sequence[int], clocks: Mapping[int, Clock], members: pd.DataFrame) -> Moments | None:
-    """The moments of all ranks in some steps; None unless the launches of all are known, of no more than some."""
+    """The moments of all ranks in some steps; None unless the launches of all are known, of not too many, and where hosts wait."""
     ranks = run.ranks
     if "launches" not in run.tables or len(ranks) > MOST_HOSTS or (len(ranks) > 1 and not set(ranks) <= set(clocks)):
         return None
@@ -397,4 +397,4 @@ def moments_of(run: Run, steps: Sequence[int], clocks: Mapping[int, Clock], memb
             return None
         events[rank] = part
     found = Moments(events, clocks, members)
-    return found if found.sound else None
+    return found if found.sound and not any(waits_unseen(events[rank]) for rank in found.never_waiting) else None

@@ -9,8 +9,15 @@ import pandas as pd
 from perfkit.record.events.graph import OTHER_STREAM, STREAM, UNKNOWN_NS, RankEvents
 
 Ints = npt.NDArray[np.int64]
+DEEP_NS = 10_000_000
+"""A host that is so far ahead of its device, and goes on when that is done, has waited for it."""
 AT_ONCE_NS = 20_000
 """What follows an end so soon has waited for it."""
+
+
+def by_rank(rows: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
+    """The rows of each rank."""
+    return [(int(str(rank)), own) for rank, own in rows.groupby("rank")]
 
 
 def follows(events: RankEvents, device: tuple[Ints, Ints], launch_ns: Ints, known: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -42,6 +49,19 @@ def follows(events: RankEvents, device: tuple[Ints, Ints], launch_ns: Ints, know
         if len(last := np.flatnonzero(computes & (steps == step))):
             pairs += [(talk, int(last[-1])) for talk in np.flatnonzero(talks & (steps == step)).tolist() if talk != last[-1]]
     return pairs
+
+
+def waits_unseen(events: RankEvents) -> bool:
+    """Whether a host that was far ahead went on only when its device was done, at the end of every step but the last.
+
+    Where no call of it waits, what it waited in is not on record: the time from launch to launch seems to be its own then.
+    """
+    rows = events.device.assign(launch=events.launches["launch_ns"], end=events.ends)
+    rows = rows[rows["launch"].notna().to_numpy(dtype=bool)]
+    steps = rows.groupby("step").agg(first=("launch", "min"), last=("launch", "max"), end=("end", "max")).sort_values("first")
+    ends = steps["end"].to_numpy(dtype=np.int64)[:-1]
+    first, last = (steps[name].to_numpy(dtype=np.int64) for name in ("first", "last"))
+    return len(ends) > 0 and bool(((ends - last[:-1] >= DEEP_NS) & (first[1:] >= ends)).all())
 
 
 def once(rows: pd.DataFrame) -> pd.DataFrame:
