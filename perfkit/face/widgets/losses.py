@@ -1,4 +1,4 @@
-"""Losses: a picker for the losses of a training, of its log or of a table; its configuration, and the peak that goes with it."""
+"""Losses: a picker for the losses of a training, of its log or of a table, and one for its configuration."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from perfkit.config.presets import read_plan
-from perfkit.core import catalog
-from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked
 from perfkit.core.texts import say
-from perfkit.core.units import TERA
 from perfkit.explain.alignment import LossSeries
 from perfkit.explain.compare.sides import open_losses
 from perfkit.face.widgets import context
 from perfkit.face.widgets.entries import Folder
 from perfkit.face.widgets.pickers import Picker, make_picker
-from perfkit.face.widgets.plan_entries import USUAL_DEVICE, device_of, peak_tflops
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.worker import running
 
@@ -39,19 +34,6 @@ def choose_losses(path: str | Path = "", *, name: str, label: str, samples: Mapp
 def configuration(label: str, help: str = "") -> Folder:
     """A control for the configuration of a training, none at first; its value is a path."""
     return Folder("", context.config_options, label=label, help=help)
-
-
-def peak_beside(config: str) -> float:
-    """The peak for what a configuration describes; where none is chosen the project's, else that of the usual device."""
-    try:
-        if config:
-            base = read_plan(config)
-            return peak_tflops(base, device_of(base))
-    except InputError:  # the answer says what is wrong with it
-        pass
-    project = context.current_project()
-    own = project.peak_flops_per_s if project is not None else None
-    return (own or catalog.hardware_named(USUAL_DEVICE).peak("bfloat16")) / TERA
 
 
 def _options(_state: object = None, *, samples: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -155,12 +155,25 @@ def limit_gib(base: Plan, device: str) -> float:
 
 
 def peak_tflops(base: Plan, device: str) -> float:
-    """The peak that MFU is a share of: the project's on its own device, else the device's in the plan's precision, or its first."""
+    """The peak in TFLOP/s that MFU is a share of: the project's on its own device, else the device's in the plan's precision."""
     project = project_on(base, device)
     if project is not None and project.peak_flops_per_s:
         return project.peak_flops_per_s / TERA
     known = catalog.hardware_named(device).peak_flops_per_s
     return known.get(base.workload.dtype, next(iter(known.values()))) / TERA
+
+
+def config_peak_tflops(config: str) -> float:
+    """`peak_tflops` of the configuration at a path; where none is chosen the project's, else that of the usual device."""
+    try:
+        if config:
+            base = read_plan(config)
+            return peak_tflops(base, device_of(base))
+    except InputError:  # the answer says what is wrong with it
+        pass
+    project = context.current_project()
+    own = project.peak_flops_per_s if project is not None else None
+    return (own or catalog.hardware_named(USUAL_DEVICE).peak("bfloat16")) / TERA
 
 
 def project_on(base: Plan, device: str) -> Project | None:
