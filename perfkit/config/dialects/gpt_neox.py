@@ -20,6 +20,7 @@ from perfkit.config.dialects.splice import splice
 from perfkit.core.spec.plan import Plan, even_layers
 
 MARK = re.compile(r"^[ \t{]*[\"']?pipe[-_]parallel[-_]size[\"']?[ \t]*:", re.MULTILINE)
+"""The one size that only this program calls so; most of its other keys are called as Megatron's options."""
 HEADER = "# Settings of a step; data, tokenizer, learning rate and logging are still to be added.\n"
 SAME = """num_layers hidden_size num_attention_heads seq_length max_position_embeddings context_parallel_size sequence_parallel
     make_vocab_size_divisible_by hidden_dropout attention_dropout"""

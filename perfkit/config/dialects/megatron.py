@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from perfkit.config.dialects import gpt_neox
 from perfkit.config.dialects._megatron_plan import plan_of
 from perfkit.config.dialects._megatron_settings import settings
 from perfkit.config.dialects._megatron_write import edit, new
@@ -15,8 +16,6 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 
 OPTION = re.compile(r"(?:--|\")(?:num[-_]layers|hidden[-_]size|tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size)\b")
-NEOX = re.compile(r"pipe[-_]parallel[-_]size[\"']?[ \t]*:")
-"""A size of GPT-NeoX's YAML, whose other names are those of the options."""
 LIBRARY = re.compile(r"\"(?:model_type|architectures|transformers_version)\"\s*:")
 """Names that only a Hugging Face config.json has, whose sizes are called as the options are."""
 
@@ -26,7 +25,7 @@ def detect(document: Document) -> bool:
     text = document.text
     if in_groups(text):
         return True
-    return OPTION.search(text) is not None and LIBRARY.search(text) is None and NEOX.search(text) is None
+    return OPTION.search(text) is not None and LIBRARY.search(text) is None and gpt_neox.MARK.search(text) is None
 
 
 def read(document: Document) -> Plan:

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from perfkit.config.dialects import gpt_neox
 from perfkit.config.dialects.mindformers_keys import OPEN, STRICT
 from perfkit.config.fragments.meanings import dialects_explained, meanings
 
@@ -25,8 +26,6 @@ KEY = re.compile(
 )
 DOTTED = re.compile(r"^(?P<key>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\s*(?:(?P<sign>[:=])\s*(?P<value>[^#]*?))?\s*(?P<comment>#.*)?$")
 LIKENESS = 0.8
-FOREIGN = frozenset({"pipe_parallel_size"})
-"""Keys of a program (GPT-NeoX) whose other keys are called as Megatron's options, not misspelled ones of what is explained here."""
 OTHER_SECTIONS = {
     "mindformers": "trainer train_dataset train_dataset_task optimizer lr_schedule callbacks runner_wrapper context model "
     "processor moe_config parallel monitor_config metric eval_dataset",
@@ -75,7 +74,7 @@ class _Section:
 def placed(text: str, prefer: str = "") -> Placed | None:
     """The fragment in the dialect that knows most of its keys (`prefer` wins where several do); None if no key is known."""
     blocks = _blocks(text)
-    if not blocks or any(block.path[-1].replace("-", "_") in FOREIGN for block in blocks):
+    if not blocks or gpt_neox.MARK.search(text):
         return None
     found = {name: _fit(blocks, name) for name in dialects_explained()}
     scores = {name: _score(blocks, name, places) for name, places in found.items()}
