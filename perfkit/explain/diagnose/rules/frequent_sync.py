@@ -116,7 +116,7 @@ def _in_some_steps(case: Case, found: Calls) -> tuple[list[Finding], dict[int, S
 
 
 def _finding(
-    case: Case, worst: tuple[int, pd.DataFrame], some: Steps, title: str, evidence: Mapping[str, float], **words: str
+    case: Case, worst: tuple[int, pd.DataFrame], some: tuple[int, ...], title: str, evidence: Mapping[str, float], **words: str
 ) -> Finding:
     """What is told of calls, by those of the rank that has most of them; `some` are the ranks if not all."""
     rank, calls = worst
