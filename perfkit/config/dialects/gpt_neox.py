@@ -16,27 +16,11 @@ from perfkit.config.dialects._neox_settings import settings
 from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects._yaml_values import block, nested
 from perfkit.config.dialects.dialect import Changes, Dialect, Document
+from perfkit.config.dialects.neox_keys import MARK, NAMES, OTHERS
 from perfkit.config.dialects.splice import splice
 from perfkit.core.spec.plan import Plan, even_layers
 
-MARK = re.compile(r"^[ \t{]*[\"']?pipe[-_]parallel[-_]size[\"']?[ \t]*:", re.MULTILINE)
-"""The one size that only this program calls so; most of its other keys are called as Megatron's options."""
 HEADER = "# Settings of a step; data, tokenizer, learning rate and logging are still to be added.\n"
-SAME = """num_layers hidden_size num_attention_heads seq_length max_position_embeddings context_parallel_size sequence_parallel
-    make_vocab_size_divisible_by hidden_dropout attention_dropout"""
-NAMES = {
-    **{name: name for name in SAME.split()},
-    "model_parallel_size": "tensor_model_parallel_size",
-    "num_kv_heads": "num_query_groups",
-    "no_weight_tying": "untie_embeddings_and_output_weights",
-    "use_qk_layernorm": "qk_layernorm",
-    "train_micro_batch_size_per_gpu": "micro_batch_size",
-    "fp32_allreduce": "accumulate_allreduce_grads_in_fp32",
-    "moe_top_k": "moe_router_topk",
-    "te_fp8_format": "fp8",
-    "global_num_gpus": "world_size",
-}
-"""Keys whose value an option of Megatron has too."""
 NORMS = {"layernorm": "LayerNorm", "te_layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "te_rmsnorm": "RMSNorm"}
 POSITIONS = {"learned": "learned_absolute", "rotary": "rope"}
 GATED = ("geglu", "reglu", "swiglu", "bilinear", "glu")
@@ -45,11 +29,6 @@ HALVES = {"bfloat16": "bf16", "bf16": "bf16", "fp16": "fp16", "float16": "fp16"}
 VOCABULARIES = {"TiktokenTokenizer": 100277, "CharLevelTokenizer": 512, "SPMTokenizer": 32000}
 VOCABULARIES |= dict.fromkeys(("GPT2BPETokenizer", "HFGPT2Tokenizer"), 50257) | dict.fromkeys(("HFTokenizer", ""), 50277)
 """Vocabularies by the type of a tokenizer, of several models the program's own (`20B_tokenizer.json`)."""
-OTHERS = """pipe_parallel_size norm pos_emb intermediate_size expansion_factor activation mlp_type mlp_multiple_of use_bias_in_mlp
-    use_bias_in_attn_linear attention_config train_batch_size gradient_accumulation_steps precision fp16.enabled fp16.fp16 fp16.type
-    bf16.enabled zero_optimization.stage zero_optimization.overlap_comm checkpoint_activations checkpoint_num_layers moe_num_experts
-    moe_expert_parallel_size optimizer.type sliding_window_width te_mha tokenizer_type num_gpus num_nodes"""
-"""Keys that are read beside those."""
 MULTIPLE = "mlp_multiple_of"
 OTHER = re.compile(r"mamba|rwkv|gmlp|amlp")
 """Kinds of layers that are no attention."""

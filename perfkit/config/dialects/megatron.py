@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from perfkit.config.dialects import gpt_neox
+from perfkit.config.dialects import neox_keys
 from perfkit.config.dialects._megatron_plan import plan_of
 from perfkit.config.dialects._megatron_settings import settings
 from perfkit.config.dialects._megatron_write import edit, new
@@ -25,7 +25,7 @@ def detect(document: Document) -> bool:
     text = document.text
     if in_groups(text):
         return True
-    return OPTION.search(text) is not None and LIBRARY.search(text) is None and gpt_neox.MARK.search(text) is None
+    return OPTION.search(text) is not None and LIBRARY.search(text) is None and neox_keys.MARK.search(text) is None
 
 
 def read(document: Document) -> Plan:
