@@ -1,4 +1,4 @@
-"""Losses: a picker for the losses of a training, of its log or of a table, and one for its configuration."""
+"""Losses: a picker for the losses of a training, of its log or of a table."""
 
 from __future__ import annotations
 
@@ -29,11 +29,6 @@ def choose_losses(path: str | Path = "", *, name: str, label: str, samples: Mapp
         return open_losses(checked(chosen[name]), running())
 
     return make_picker(name, label, entry, read, _told, samples=samples)
-
-
-def configuration(label: str, help: str = "") -> Folder:
-    """A control for the configuration of a training, none at first; its value is a path."""
-    return Folder("", context.config_options, label=label, help=help)
 
 
 def _options(_state: object = None, *, samples: Mapping[str, str]) -> list[tuple[str, str, str]]:

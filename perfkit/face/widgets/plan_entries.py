@@ -19,7 +19,7 @@ from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import FRAMEWORKS
 from perfkit.core.units import GIB, TERA
 from perfkit.face.widgets import context
-from perfkit.face.widgets.entries import Choice, Entry, Number, Slider, Toggle
+from perfkit.face.widgets.entries import Choice, Entry, Folder, Number, Slider, Toggle
 from perfkit.predict.changes import AS_PLANNED, RECOMPUTATIONS, limit_gib_of, on_device, shard_level_of
 from perfkit.project import Project
 
@@ -161,6 +161,11 @@ def peak_tflops(base: Plan, device: str) -> float:
         return project.peak_flops_per_s / TERA
     known = catalog.hardware_named(device).peak_flops_per_s
     return known.get(base.workload.dtype, next(iter(known.values()))) / TERA
+
+
+def configuration(label: str, help: str = "") -> Folder:
+    """A control for the configuration of a training, none at first; its value is a path."""
+    return Folder("", context.config_options, label=label, help=help)
 
 
 def config_peak_tflops(config: str) -> float:
