@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from perfkit import estimate, read_config
@@ -16,6 +18,7 @@ from perfkit.face.widgets.status import NothingYet
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
 from perfkit.teach import case_13b
+from tests.notebook_format import FOLDER
 from tests.page_cells import run_page
 
 PUBLISHED = {
@@ -136,3 +139,21 @@ def test_what_a_stage_takes_for_a_thousand_tokens_is_what_the_throughput_says():
         for row in each.work():
             taken[row["place"]] = taken.get(row["place"], 0.0) + row["seconds"]
         assert list(taken.values()) == pytest.approx([1000 / each.estimate.tokens_per_s_per_device] * len(each.stages), rel=1e-6)
+
+
+def test_what_an_exercise_says_of_the_stages_is_what_the_picture_draws():
+    cells = json.loads((FOLDER / "30_case_13b.ipynb").read_text(encoding="utf-8"))["cells"]
+    (said,) = ("".join(cell["source"]) for cell in cells if "Exercise: round 3" in "".join(cell["source"]))
+    drawn = pd.DataFrame(case_13b.case_rounds()[3].work()).set_index(["place", "work"])["seconds"]
+    waits_s = drawn["round 3, stage 1", "waiting for the other stage"]
+    works_s = drawn["round 3, stage 0"].drop("waiting for the other stage").sum()
+    assert f"stage 0 still works {significant(works_s)} s, and stage 1 waits {significant(waits_s)} s for it" in said
+    again_s = [
+        sum(
+            row["seconds"]
+            for row in case_13b.case_rounds()[number].work()
+            if row["place"].endswith("1") and row["work"] == "computed again"
+        )
+        for number in (2, 3)
+    ]
+    assert (again_s[0] - again_s[1]) / (drawn["round 3, stage 1"].sum() - waits_s + again_s[0]) == pytest.approx(0.2, abs=0.03)
