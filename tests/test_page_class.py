@@ -13,7 +13,7 @@ from perfkit.face.widgets import class_entries
 from perfkit.face.widgets.page_state import page_state
 from perfkit.project import create_project
 from perfkit.teach import capstone, class_store, exercises, game, question
-from perfkit.teach._store import Store
+from perfkit.teach._store import PRACTICE_SEED, Store, practice_store
 from perfkit.teach.card import solution
 from tests.notebook_format import pages
 from tests.page_cells import code_cells, run_page, views
@@ -49,6 +49,18 @@ def test_without_a_name_or_token_every_step_says_what_to_do_and_shows_nothing_to
         expected = ["Join team"] if name == "who_is_here" else []
         assert [action["label"] for action in view.actions] == expected
     assert "Type your name" in views(page_of(""))["who_is_here"].status["text"]
+
+
+def test_without_a_class_a_guest_begins_at_once_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    project = create_project(tmp_path, "mine")
+    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
+    page = page_of("")
+    assert page["who_is_here"].wait().text.startswith("You are a guest")
+    asked = question("E01", PRACTICE_SEED, "guest")
+    page["the_exercise"].set(E01=f"{asked.answer:.9g}").press("Check")
+    assert page["how_far_you_are"].wait().text.startswith("So far 1 of 41 solved")
+    assert "30 of 30 min are left" in page["what_you_see"].wait().text
+    assert practice_store(project.folder).rows(PRACTICE_SEED, "guest") == []
 
 
 @pytest.mark.usefixtures("store")

@@ -19,6 +19,12 @@ from perfkit.teach._draw import student_name
 from perfkit.teach._store import PRACTICE_SEED, Store, class_store, memory_store, practice_store
 
 NOT_KEPT = "No project is open: answers are kept only as long as this page. Make one on page 00."
+GUEST = "guest"
+"""Who is here alone and has no name yet: what a guest answers is gone with the page."""
+WELCOME = (
+    "You are a guest: answers are kept only as long as this page. Type your name below, or the one that you were given (for "
+    "example s01): the same name finds the same exercises and all that you have done, in any tab."
+)
 AWAY_NS = 30 * NS_PER_S
 """A page that has not been heard of for so long is closed: it calls every few seconds."""
 _opened: dict[tuple[str, str], float] = {}
@@ -41,16 +47,23 @@ class Session:
 
     def told(self) -> str:
         """Who it is and where answers go."""
+        if self.student == GUEST and self.store is _memory():
+            return say(WELCOME)
         if not self.store.place:
             return say("You are {name}. {why}", name=self.student, why=NOT_KEPT)
         return say("You are {name}. Your answers are kept in {place}.", name=self.student, place=self.store.place)
 
 
 def session_of(typed_name: str) -> Session | None:
-    """Who is here: whom the server knows, else the typed name; None for no name. Raises InputError for one that cannot be kept."""
+    """Who is here: whom the server knows, else the typed name. Raises InputError for one that cannot be kept.
+
+    Without a name None in a class, whose numbers a name chooses, and a guest elsewhere.
+    """
     seed = settings.class_seed()
     name = settings.student() if seed is not None and settings.student() else typed_name  # a known name is not typed
-    return Session(the_store(), PRACTICE_SEED if seed is None else seed, student_name(name)) if name.strip() else None
+    if name.strip():
+        return Session(the_store(), PRACTICE_SEED if seed is None else seed, student_name(name))
+    return Session(_memory(), PRACTICE_SEED, GUEST) if seed is None else None
 
 
 def in_class() -> bool:

@@ -46,6 +46,7 @@ NOT_BEHIND = {
     ("00", "where_the_project_stands", "ratio 0.377"): "the best round over the first one, which both stand in the table",
     ("03", "from_8_to_16_384_devices", "ratio 0.8"): "the limit above which linearity is called good",
     ("30", "what_was_changed", "ratio 0.01"): "what the guide supposed, in its words",
+    ("40", "the_six_rounds", "bytes 6.87195e+10"): "the situation that the question gives; what was measured stands in the table",
     ("19", "which_rank_is_fullest", "ratio 0.013"): "a published figure, with its source in the sentence",
     ("18", "what_is_around", "bytes 156672"): "sums up the page before one operator is looked at; its table is two steps below",
     ("18", "what_is_around", "bytes 49152"): "as above",
