@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,7 +15,7 @@ from perfkit.face.widgets.table import NAMES
 
 WORD = re.compile(r"(?<![\w/.:=-])[a-z]{2,}(?![\w/:(=-]|\.\w)")
 """A word of a language, and not a part of a path, a key, an option or a call."""
-TERMS = frozenset({"cp", "dp", "ep", "ms", "ns", "pp", "rank", "token", "tp", "us", "vpp"})
+TERMS = frozenset({"cp", "cube", "dp", "ep", "ms", "ns", "pp", "qkv", "rank", "token", "tp", "us", "vector", "vpp"})
 """Short forms and terms that Chinese texts of the field keep."""
 CLAUSE = re.compile(r"(?<![\w/.:=-])[a-z]{2,}(?: [a-z]{2,}){3,}(?![\w/.:(=-])")
 """Four words in a row, which is more than names have in a sentence that is told."""
@@ -55,10 +56,20 @@ def _titles(node: Any) -> Iterator[Any]:
             yield from _titles(part)
     elif isinstance(node, dict):
         yield node.get("title")
+        for channel in ("color", "fill", "shape"):
+            yield from _legend(node.get(channel))
         lines = node.get("tooltip")
         yield from (line.get("title", line["field"]) for line in (lines if isinstance(lines, list) else ()))
         for part in node.values():
             yield from _titles(part)
+
+
+def _legend(channel: Any) -> Iterator[Any]:
+    """What a legend says of its colours, in words that the chart writes for them if not as they are in the rows."""
+    if isinstance(channel, dict) and isinstance(channel.get("scale"), dict) and channel.get("legend", True) is not None:
+        written = json.dumps(channel.get("legend"), ensure_ascii=False)
+        for word in channel["scale"].get("domain") or ():
+            yield None if f'\\"{word}\\":' in written else word
 
 
 def texts(view: StepView) -> Iterator[Any]:

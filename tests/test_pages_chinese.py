@@ -18,6 +18,7 @@ from perfkit.face.widgets.step_view import StepView
 from perfkit.face.widgets.timelines.view import TimelineView
 from perfkit.project.sample import demo
 from perfkit.teach.capstone import rounds
+from perfkit.teach.game import pack
 from tests import words_sent
 from tests.english import in_english, is_english, is_english_head, rows_of_charts, said_in_english
 from tests.notebook_format import FOLDER
@@ -58,6 +59,14 @@ def test_nor_does_the_class_for_somebody_with_a_name(project: Path, monkeypatch:
     shown["who_is_here"].set({"student": "s01"})
     _hold(shown)
     assert shown["the_exercise"].data["sentence"]
+    for typed in ("", "many", "2,5", "1e999", "2500 MB", "2500"):
+        shown["the_exercise"].set({"E01": typed})
+        shown["the_exercise"].act("check")
+        assert not is_english(shown["the_exercise"].outcome["text"]), typed
+    for number, view in enumerate(pack()["views"]):
+        shown["what_you_see"].set({"level": str(1 + number % len(pack()["levels"])), "view": view})
+        shown["what_you_see"].act("look")
+        _hold(shown)
     for one in rounds():
         shown["the_six_rounds"].set({"change": (one.change, *one.instead)[one.number % 4], "expected": "2000"})
         shown["the_six_rounds"].act("choose")

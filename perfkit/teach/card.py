@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.core.texts import t
+from perfkit.core.texts import t, told
 from perfkit.core.units import format_entry
 from perfkit.teach._catalogue import Exercise, Question, exercises, question
 from perfkit.teach._mark import mark
@@ -40,7 +40,7 @@ class Card:
     def _notes(self) -> list[str]:
         exercise, now, notes = self.question.exercise, self.standing, []
         if now.last:
-            notes.append(t("Your last answer, {0}: {1}").format(now.last[:40], t(mark(self.question, now.last).text)))
+            notes.append(t("Your last answer, {0}: {1}").format(now.last[:40], told(mark(self.question, now.last).text)))
         if now.solved:
             notes.append(t("Solved: {0} points.").format(format_entry(now.points)))
         notes += [t("Hint {0}: {1}").format(number, t(text)) for number, text in enumerate(exercise.hints[: now.hints], start=1)]
@@ -73,7 +73,7 @@ def check(here: Session, exercise: str, answer: str) -> str:
     asked = _asked(here, exercise)
     found = here.store.answer(asked, answer, seconds=spent_s(here.student, exercise))
     if found.outcome != "right":
-        return t(found.text)
+        return told(found.text)
     return t("Right. {0} points.").format(format_entry(here.store.standing(asked).points))
 
 

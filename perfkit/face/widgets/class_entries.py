@@ -1,4 +1,4 @@
-"""Class entries: the controls of the class, and who is at the page; without a name, or a token, a step is empty and says so.
+"""Class entries: the controls of the class, and who is at the page; without a name in it, or a token, a step is empty and says so.
 
 @widgets.step(here=who_is_here, exercise=exercise_choice(), **answer_boxes())
 def the_exercise(here, exercise, **_):
@@ -36,7 +36,7 @@ FOR_INSTRUCTORS = "For instructors: type the token that perfkit serve --class wa
 
 
 def session(typed_name: str) -> Session:
-    """Who is here; raises NothingYet for no name."""
+    """Who is here; raises NothingYet for no name in a class."""
     found = session_of(typed_name)
     if found is None:
         raise NothingYet(WELCOME)
@@ -162,7 +162,7 @@ def _kinds() -> list[tuple[str, str]]:
 
 
 def _actions(kind: str) -> list[tuple[str, str]]:
-    return [("choose", ""), *((action, action) for action in (game.actions_for(kind) if kind else ()))]
+    return [("choose", ""), *((t(action), action) for action in (game.actions_for(kind) if kind else ()))]
 
 
 def change_choice() -> Choice:
