@@ -95,21 +95,23 @@ function drawChanged({ model, el: host }) {
 
 /** Keeps the trait `values` and the address's hash equal; the visitor's address wins when the page opens. */
 function followAddress(model) {
-  const read = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  const fromAddress = () => {
-    const values = read();
+  const read = (hash) => Object.fromEntries(new URLSearchParams(hash.slice(1)));
+  // What the event says, not what stands there by now: an answer to an older address may have been written over a newer one.
+  const fromEvent = (event) => follow(new URL(event.newURL).hash);
+  const follow = (hash) => {
+    const values = read(hash);
     if (JSON.stringify(values) !== JSON.stringify(model.get("values"))) model.send({ type: "hash", values });
   };
   const fromKernel = () => {
     const hash = new URLSearchParams(model.get("values")).toString();
-    if (hash !== new URLSearchParams(read()).toString()) history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+    if (hash !== new URLSearchParams(read(location.hash)).toString()) history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
   };
   model.on("change:values", fromKernel);
-  addEventListener("hashchange", fromAddress);
-  if (location.hash.length > 1) fromAddress();
+  addEventListener("hashchange", fromEvent);
+  if (location.hash.length > 1) follow(location.hash);
   else fromKernel();
   return () => {
     model.off("change:values", fromKernel);
-    removeEventListener("hashchange", fromAddress);
+    removeEventListener("hashchange", fromEvent);
   };
 }

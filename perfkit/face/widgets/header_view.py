@@ -105,9 +105,10 @@ class HeaderView(Content):
         """A file that was dropped on the page, or chosen in the header."""
         self._opener.upload(message, parts)
 
-    def _on_change(self, values: Mapping[str, str], origin: object) -> None:
+    def _on_change(self, _values: Mapping[str, str], origin: object) -> None:
         if origin is not self:
-            self.values = dict(values)
+            with self.lock:  # what the page has now: of two threads that tell of a change, the older one may come last
+                self.values = dict(page_state().values)
 
 
 def header(page: str = "", *, sample: bool = False) -> HeaderView:
