@@ -32,7 +32,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def page_of(student: str) -> dict[str, Any]:
     page = run_page("40_class")
     if student:
-        page["who_is_here"].set(student=student).wait()
+        page["choose_name"].set(student=student).wait()
     return page
 
 
@@ -46,16 +46,16 @@ def test_without_a_name_or_token_every_step_says_what_to_do_and_shows_nothing_to
         with pytest.raises(PerfkitError):
             view.wait()
         assert view.status["state"] == "empty", name
-        expected = ["Join team"] if name == "who_is_here" else []
+        expected = ["Join team"] if name == "choose_name" else []
         assert [action["label"] for action in view.actions] == expected
-    assert "Type your name" in views(page_of(""))["who_is_here"].status["text"]
+    assert "Type your name" in views(page_of(""))["choose_name"].status["text"]
 
 
 def test_without_a_class_a_guest_begins_at_once_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     project = create_project(tmp_path, "mine")
     monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
     page = page_of("")
-    assert page["who_is_here"].wait().text.startswith("You are a guest")
+    assert page["choose_name"].wait().text.startswith("You are a guest")
     asked = question("E01", PRACTICE_SEED, "guest")
     page["the_exercise"].set(E01=f"{asked.answer:.9g}").press("Check")
     assert page["how_far_you_are"].wait().text.startswith("So far 1 of 41 solved")
@@ -67,8 +67,8 @@ def test_without_a_class_a_guest_begins_at_once_and_leaves_nothing_behind(tmp_pa
 def test_a_name_that_the_server_knows_is_not_typed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PERFKIT_STUDENT", "Li")
     page = page_of("")
-    assert page["who_is_here"].wait().text.startswith("You are Li.")
-    assert [control["name"] for control in page["who_is_here"].view.controls if not control.get("hidden")] == ["team"]
+    assert page["choose_name"].wait().text.startswith("You are Li.")
+    assert [control["name"] for control in page["choose_name"].view.controls if not control.get("hidden")] == ["team"]
     assert page["the_exercise"].wait().tables
 
 

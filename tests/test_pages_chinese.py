@@ -56,7 +56,7 @@ def test_nor_does_the_class_for_somebody_with_a_name(project: Path, monkeypatch:
     monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
     monkeypatch.setenv("PERFKIT_PROJECT", str(project))
     shown = views(run_page("40_class"))
-    shown["who_is_here"].set({"student": "s01"})
+    shown["choose_name"].set({"student": "s01"})
     _hold(shown)
     assert shown["the_exercise"].data["sentence"]
     for typed in ("", "many", "2,5", "1e999", "2500 MB", "2500"):

@@ -9,7 +9,10 @@ import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
 import { t } from "./texts.js";
 
-const BESIDE = 6; // controls that a column beside a chart holds; a choice of a file or of several values takes the room of two
+// Controls by the room that they take, of which a choice of a file or of several values takes two: so few are a line over what they are
+// of, so many a column beside it, and more stand below it.
+const LINE = 2;
+const BESIDE = 6;
 const ALSO_ABOVE = new Set(["choose-run", "choose-config"]); // pickers of what the bar of the app switches, too
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
@@ -110,7 +113,7 @@ class Panel {
     const shown = specs.filter((spec) => !spec.hidden);
     const room = shown.reduce((sum, spec) => sum + (spec.kind === "path" || spec.multiple ? 2 : 1), 0);
     this.main.classList.toggle("pk-below", room > BESIDE);
-    this.main.classList.toggle("pk-one", shown.length === 1 && (shown[0].kind === "toggle" || (shown[0].buttons === true && !shown[0].multiple)));
+    this.main.classList.toggle("pk-one", room <= LINE && shown.every((spec) => spec.kind !== "path" && !spec.multiple));
     this.undo.hidden = !this.model.get("can_undo");
     for (const spec of specs) {
       // A value that the visitor is still changing is newer than the kernel's.

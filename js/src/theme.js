@@ -21,7 +21,10 @@ export function vegaConfig(node, own = {}) {
       },
       axisX: { labelSeparation: 14 }, // the last number of an axis ends at its end, which is nearer to the one before
       range: { category: CATEGORIES },
-      legend: { orient: "top", labelColor: text, titleColor: muted, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12, labelLimit: 260 },
+      legend: {
+        orient: "top", labelColor: text, titleColor: muted, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12, labelLimit: 260,
+        symbolBaseFillColor: muted, symbolBaseStrokeColor: muted, // of shapes and sizes, which have no colour of their own
+      },
       title: { color: text, subtitleColor: muted, fontSize: 13, fontWeight: 600, subtitleFontSize: 12, anchor: "start" },
       header: { labelColor: muted, titleColor: muted },
       text: { color: text },

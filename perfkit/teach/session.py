@@ -21,10 +21,7 @@ from perfkit.teach._store import PRACTICE_SEED, Store, class_store, memory_store
 NOT_KEPT = "No project is open: answers are kept only as long as this page. Make one on page 00."
 GUEST = "guest"
 """Who is here alone and has no name yet: what a guest answers is gone with the page."""
-WELCOME = (
-    "You are a guest: answers are kept only as long as this page. Type your name below, or the one that you were given (for "
-    "example s01): the same name finds the same exercises and all that you have done, in any tab."
-)
+WELCOME = "You are a guest: answers go with this page. With your name they stay, in any tab."
 AWAY_NS = 30 * NS_PER_S
 """A page that has not been heard of for so long is closed: it calls every few seconds."""
 _opened: dict[tuple[str, str], float] = {}

@@ -1,6 +1,6 @@
 """Class entries: the controls of the class, and who is at the page; without a name in it, or a token, a step is empty and says so.
 
-@widgets.step(here=who_is_here, exercise=exercise_choice(), **answer_boxes())
+@widgets.step(here=choose_name, exercise=exercise_choice(), **answer_boxes())
 def the_exercise(here, exercise, **_):
     return card(here, exercise)
 """
