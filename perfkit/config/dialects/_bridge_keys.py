@@ -189,7 +189,8 @@ def read_names(values: Mapping[str, Any], used: Collection[str]) -> set[str]:
         known = {*used, *FIELDS.values(), "compute_dtype", "activation_func"}
         return {".".join(place) for place in stated_places(values) if FIELDS.get(place[-1], place[-1]) in known}
     places = [place for every in (PLACES | OPPOSITE).values() for place in every]
-    return {".".join(place) for place in (*places, VOCABULARY, PADDED, REPLICAS)}
+    recipe = [PRESET] if is_recipe(value_at(values, PRESET)) else []
+    return {".".join(place) for place in (*places, VOCABULARY, PADDED, REPLICAS, *recipe)}
 
 
 def changes_of(options: Mapping[Path, Any], values: Mapping[str, Any]) -> dict[Path, Any]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from math import lcm
-from pathlib import Path
 from typing import Any
 
 from perfkit.config.dialects._compressed import compressed_fields
 from perfkit.config.dialects._megatron_extra import group_problems, note_extras, refuse_uncounted, without_empty
 from perfkit.config.dialects._megatron_parallel import read_context, read_sharing
+from perfkit.config.dialects._megatron_vocabulary import vocabulary
 from perfkit.config.dialects._section import Section
 from perfkit.config.dialects.args import resolve_variable
 from perfkit.config.dialects.dialect import Document
@@ -35,8 +35,6 @@ OF_EXPERTS = """moe_ffn_hidden_size moe_intermediate_size moe_router_topk moe_sh
     first_k_dense_replace"""
 """Options that say something of experts alone, and nothing where there are none."""
 OF_LATENTS = ("q_lora_rank", "kv_lora_rank")
-TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "nemotron_2_256k.model": 256000}
-"""Vocabularies by the type of a tokenizer, or by the name of its file."""
 
 
 _MUON = {"name": "muon", "matrix_state_bytes_per_parameter": 4}
@@ -156,7 +154,7 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
     head = options.positive_int("kv_channels", default=max(1, h // heads))
     options.asked(*OF_LATENTS, "multiple_of", "hidden_dim_multiplier")
     layers = _required(options, "num_layers", "encoder_num_layers")
-    vocab = _vocabulary(options, sizes["tensor_parallel_size"], catalog.model_of_sizes(layers, h, heads, ffn), gated=gated)
+    vocab = vocabulary(options, sizes["tensor_parallel_size"], catalog.model_of_sizes(layers, h, heads, ffn), gated=gated)
     packed = compressed_fields(options, layers)
     return options.reading.build(
         lambda: ModelSpec(
@@ -292,37 +290,6 @@ def _positions(options: Section) -> int:
     limit = options.positive_int("max_position_embeddings", "seq_length", default=1)
     rotary = options.flag("use_rotary_position_embeddings", default=False)
     return limit if kind == "learned_absolute" and not rotary else 0
-
-
-def _vocabulary(options: Section, tensor_parallel_size: int, alike: ModelSpec | None, *, gated: bool) -> int:
-    """The padded vocabulary: a multiple of make-vocab-size-divisible-by x tensor-parallel size.
-
-    Where neither the file nor its tokenizer says it, that of the catalogue's model of these sizes, `alike`.
-    """
-    padded = options.integer("padded_vocab_size", default=0)
-    unit = options.positive_int("make_vocab_size_divisible_by", default=128) * tensor_parallel_size
-    tokenizer = options.word("tokenizer_type", default="")
-    size = options.integer("vocab_size", default=TOKENIZERS.get(tokenizer, 0))
-    if padded:
-        return padded
-    model = options.word("tokenizer_model", "tokenizer_name_or_path", default="")
-    size = size or TOKENIZERS.get(Path(model).name, 0)
-    if not size and options.has("merge_file"):
-        tokenizer, size = "GPT2BPETokenizer, the one with --merge-file", TOKENIZERS["GPT2BPETokenizer"]
-    if not size and (named := catalog.find_model(Path(model).name)):
-        tokenizer, size = f"the catalogue's {named.name}", named.vocab_size
-    if not size and alike is not None and alike.gated_ffn == gated:
-        tokenizer, size = f"the catalogue's {alike.name}, which has these sizes", alike.vocab_size
-    if not size:
-        if not options.has("vocab_size"):  # else its own reader tells what is wrong with it
-            options.missing("vocab_size", "a whole number, or a tokenizer of known size,")
-        return 1
-    if not options.has("vocab_size"):
-        options.reading.default("vocab_size", f"{size}, of {tokenizer}")
-    padded = -(-size // unit) * unit
-    if padded != size:
-        options.reading.note(f"vocab_size {size} is padded to {padded}, a multiple of {unit}")
-    return padded
 
 
 def _workload(options: Section, data_parallel_size: int) -> Workload | None:

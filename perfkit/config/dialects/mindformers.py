@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from perfkit.config.dialects import yaml
+from perfkit.config.dialects import nemo_keys, yaml
 from perfkit.config.dialects._mindformers_class import counts_further_apart, names_class, with_class
 from perfkit.config.dialects._mindformers_lists import layers_per_stage, recompute_plan
 from perfkit.config.dialects._mindformers_model import read_model
@@ -52,7 +52,8 @@ DTYPES = ("float16", "bfloat16", "float32")
 
 def detect(document: Document) -> bool:
     """Whether the text has a top-level section of MindFormers, and none of the families that share some of their names."""
-    return TOP_LEVEL.search(document.text) is not None and OTHER_FAMILY.search(document.text) is None
+    others = (OTHER_FAMILY, nemo_keys.MARK)
+    return TOP_LEVEL.search(document.text) is not None and not any(other.search(document.text) for other in others)
 
 
 def read(document: Document) -> Plan:

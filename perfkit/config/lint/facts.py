@@ -97,6 +97,10 @@ def facts_of(config: Config) -> Facts | None:
         found["virtual"] = 1
     if "kv_heads" not in found and "heads" in found:
         found["kv_heads"] = found["heads"]
+    if config.whole and "micro_batches" not in found and (config.plan is not None or "micro_batches" not in names):
+        # What follows from the batches and the devices is a matter of the plan; without one it is not stated.
+        found["micro_batches"] = config.plan.num_micro_batches if config.plan is not None else 0
+        keys.setdefault("micro_batches", keys.get("global_batch", ""))
     stated = {name: value for name, value in found.items() if name in Facts.__slots__}
     named = {**dict.fromkeys(Facts.__slots__, ""), **keys}
     return Facts(**stated, keys=named) if config.whole else _StatedFacts(**stated, keys=named | {STATED: " ".join(stated)})

@@ -12,7 +12,7 @@ from perfkit.core.texts import say
 
 def _check(config: Config) -> Iterator[Found]:
     facts = facts_of(config)
-    if facts is None or config.dialect == "megatron" or facts.pipeline < 2 or facts.micro_batches >= facts.pipeline:
+    if facts is None or facts.pipeline < 2 or not 0 < facts.micro_batches < facts.pipeline:
         return
     share = (facts.pipeline - 1) / (facts.micro_batches + facts.pipeline - 1)
     yield Found(
