@@ -32,7 +32,7 @@ from perfkit.core.spec.workload import AttentionKernel, Workload
 
 OF_EXPERTS = """moe_ffn_hidden_size moe_intermediate_size moe_router_topk moe_shared_expert_intermediate_size n_shared_experts
     num_shared_experts moe_shared_expert_gate moe_expert_capacity_factor moe_router_enable_expert_bias moe_layer_freq
-    first_k_dense_replace"""
+    first_k_dense_replace expert_interval topk moe_train_capacity_factor disable_moe_token_dropping"""
 """Options that say something of experts alone, and nothing where there are none."""
 OF_LATENTS = ("q_lora_rank", "kv_lora_rank")
 
@@ -99,7 +99,7 @@ def _sizes(options: Section) -> dict[str, Any]:
         "tensor_parallel_size": options.positive_int("tensor_model_parallel_size", "model_parallel_size", default=1),
         "pipeline_parallel_size": options.positive_int("pipeline_model_parallel_size", default=1),
         "context_parallel_size": options.positive_int("context_parallel_size", default=1),
-        "expert_parallel_size": options.positive_int("expert_model_parallel_size", default=1),
+        "expert_parallel_size": options.positive_int("expert_model_parallel_size", "moe_expert_parallel_size", default=1),
         "expert_tensor_parallel_size": options.integer("expert_tensor_parallel_size", default=0),
     }
 
@@ -238,15 +238,22 @@ def _experts(options: Section, ffn: int, num_layers: int) -> dict[str, Any]:
     alike = shared % width == 0
     return {
         "num_experts": num_experts,
-        "num_experts_per_token": options.positive_int("moe_router_topk", default=2),
+        "num_experts_per_token": options.positive_int("moe_router_topk", "topk", default=2),
         "expert_ffn_hidden_size": width,
         "num_shared_experts": shared // width if alike else 1,
         "shared_expert_ffn_hidden_size": 0 if alike else shared,
         "shared_expert_gate": options.flag("moe_shared_expert_gate", default=False),
-        "expert_capacity_factor": options.number("moe_expert_capacity_factor", default=0.0),
+        "expert_capacity_factor": _capacity(options),
         "router_bias": options.flag("moe_router_enable_expert_bias", default=False),
         "num_dense_layers": _dense_layers(options, num_layers),
     }
+
+
+def _capacity(options: Section) -> float:
+    """How many tokens an expert takes at most, against an even share; 0 is all that come."""
+    all_taken = options.flag("disable_moe_token_dropping", default=False)  # of Megatron-DeepSpeed
+    stated = options.number("moe_expert_capacity_factor", "moe_train_capacity_factor", default=0.0)
+    return 0.0 if all_taken else stated
 
 
 def _dense_layers(options: Section, num_layers: int) -> int:
@@ -255,6 +262,10 @@ def _dense_layers(options: Section, num_layers: int) -> int:
     MindSpeed-LLM's own scripts write -1 for 1: a layer has experts where its number is a multiple.
     """
     value = options.raw("moe_layer_freq")
+    every = options.positive_int("expert_interval", default=2 if options.flag("deepspeed", default=False) else 1)
+    if value is None and every > 1:
+        options.reading.note(f"one layer in {every} has experts; those without are counted before the others")
+        return num_layers - num_layers // every
     if value in (None, 1, -1):
         return min(num_layers, max(0, options.integer("first_k_dense_replace", default=0, low=-1)))
     pattern = _layer_pattern(re.sub(r"[\s\"']", "", str(value)))

@@ -14,6 +14,11 @@ def script_beside(path: Path | None, named: str) -> Path | None:
     unknown = max(named.rfind(sign, 0, named.rfind("/") + 1) for sign in "$`){}")
     plain = named[named.find("/", unknown) + 1 :] if unknown >= 0 else named
     folder = path.resolve().parent
+    for count in range(1, plain.count("/") + 1):  # named from a folder above: examples/gpt3/run.sh in examples/gpt3
+        parts = plain.split("/")
+        if tuple(parts[:count]) == folder.parts[-count:]:
+            plain = "/".join(parts[count:])
+            break
     try:
         file = (folder / plain).resolve()
         return file if file.is_relative_to(folder) and file.is_file() and file.stat().st_size <= MAX_BYTES else None

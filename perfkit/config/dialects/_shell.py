@@ -2,8 +2,8 @@
 
 Assignments take effect in their order; of branches that are decided only one counts, of others what all agree on. A variable that
 is not set is empty where a condition asks for it, as when the script is started without an environment of its own. Arguments of the
-script, what commands print and whether files exist are not known. A script that another one sources or starts (`source a.sh`,
-`bash run.sh 8B`) counts in its place, if it lies in the folder of the script or below.
+script, what commands print and whether files exist are not known. A script that another one sources or starts (`bash run.sh 8B`,
+`sbatch job.sh`) counts in its place, if it lies in the folder of the script or below, as do the commands of `srun bash -c "..."`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import copy
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from perfkit.config.dialects._script_beside import script_beside
+from perfkit.config.dialects._shell_arguments import all_arguments, given, named_arguments, put
 from perfkit.config.dialects._shell_conditions import Conditions, emptied, is_test, length_of, line_of
 from perfkit.config.dialects._shell_syntax import (
     ASSIGNMENT,
@@ -34,6 +35,7 @@ from perfkit.config.dialects._shell_syntax import (
     pieces,
 )
 from perfkit.config.dialects._shell_words import Value, expanded, unquoted
+from perfkit.config.dialects._slurm import asked, directives
 
 END = "\0"
 """Between the words of two commands."""
@@ -45,6 +47,7 @@ CHARS_A_STEP = 8
 """Work is counted in statements, words that they come to, characters that are read for them, and variables that a branch copies."""
 _DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _SHELLS = frozenset({"bash", "sh", "zsh"})
+_QUEUES = frozenset({"sbatch", "srun", "salloc"})
 _ALONE = re.compile(r"\"?\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})\"?")
 _SET_IF_NOT = re.compile(r"\$\{(\w+):?=(.*)\}", re.DOTALL)
 _OPTION = re.compile(r"--[A-Za-z]")
@@ -69,9 +72,14 @@ class Shell:
 
     def run(self, text: str, name: str, path: Path | None, calls: int = MAX_CALLS, *, is_main: bool = True) -> None:
         """Follow a script that lies at `path`. Raises InputError if a quote is never closed."""
+        self.learn(asked(directives(text)))
         _Run(self, path, calls, is_main).block(parse_script(text, name))
         if is_main and self.is_spent:
             self.absent.append(f"the script takes more than {MAX_WORK} steps; what comes after them is not followed")
+
+    def learn(self, variables: Mapping[str, str]) -> None:
+        """Take variables that the surroundings set, where nothing has set them before."""
+        self.variables = {**variables, **self.variables}
 
     def spend(self, work: int) -> None:
         """Count work against what a script may take."""
@@ -234,6 +242,8 @@ class _Run:
                 self._source(rest)
             case name if name in _SHELLS and len(rest) > 1 and self._started(rest):
                 return
+            case name if name in _QUEUES and self._queued(rest):
+                return
             case ":":
                 for word in rest[1:]:
                     if (found := _SET_IF_NOT.fullmatch(word.text.strip('"'))) and not self.shell.variables.get(found[1]):
@@ -244,7 +254,7 @@ class _Run:
                 self._shift(int(rest[1].text) if len(rest) > 1 and rest[1].text.isdigit() else 1)
             case name if name in self.shell._functions:
                 self._call(self.shell._functions[name], self._all_fields(rest[1:]))
-            case _:
+            case _ if not self._commanded(rest):
                 self._emit(rest)
 
     def _assign(self, name: str, more: bool, text: str, word: Word) -> None:
@@ -326,35 +336,56 @@ class _Run:
     def _started(self, words: Sequence[Word]) -> bool:
         """Whether a script that a shell of its own runs was followed."""
         rest = [word for word in words[1:] if not re.fullmatch(r"-[a-z]+", word.text)]
-        return bool(rest) and self._follow(self._text(rest[0]), self._all_fields(rest[1:]))
+        return self._commanded(words) or (bool(rest) and self._follow(self._text(rest[0]), self._all_fields(rest[1:])))
+
+    def _queued(self, words: Sequence[Word]) -> bool:
+        """Whether the script, or the commands, that a queue is given were followed; what it is asked for holds in them."""
+        self.shell.learn(asked(self._text(word) for word in words[1:]))
+        return self._commanded(words) or any(
+            self._follow(self._text(word), self._all_fields(words[at + 1 :]))
+            for at, word in enumerate(words)
+            if at and not word.text.startswith("-")
+        )
+
+    def _commanded(self, words: Sequence[Word]) -> bool:
+        """Whether there are commands in one word (`sh -c "..."`), which are followed as a script."""
+        for at, word in enumerate(words[:-2]):
+            if word.text.rpartition("/")[2] in _SHELLS and re.fullmatch(r"-[a-z]*c", words[at + 1].text) and self.calls:
+                self.shell.run(self._text(words[at + 2]), "commands in one word", self.path, self.calls - 1, is_main=False)
+                self.shell.ended = False
+                return True
+        return False
 
     def _follow(self, named: str, arguments: Sequence[str]) -> bool:
         file = script_beside(self.path, named) if self.calls else None
         if file is None:
             return False
         text = file.read_text(encoding="utf-8", errors="replace")
-        with_arguments = _Arguments(self.shell, arguments) if arguments else None
+        before = given(self.shell.variables)
+        if arguments:
+            put(self.shell.variables, named_arguments(arguments))
         self.shell.used.append((END, None))
         self.shell.run(text, file.name, file, self.calls - 1, is_main=False)
         self.shell.used.append((END, None))
         self.shell.ended = False
-        if with_arguments:
-            with_arguments.restore()
+        if arguments:
+            put(self.shell.variables, before)
         return True
 
     def _call(self, body: Block, arguments: Sequence[str]) -> None:
         if not self.calls:
             return
-        given = _Arguments(self.shell, arguments)
+        before = given(self.shell.variables)
+        put(self.shell.variables, named_arguments(arguments))
         _Run(self.shell, self.path, self.calls - 1, self.is_main).block(body)
         self.shell.ended = False
-        given.restore()
+        put(self.shell.variables, before)
 
     def _shift(self, by: int) -> None:
         if "#" in self.shell.variables:
-            left = _arguments(self.shell.variables)[by:]
+            left = all_arguments(self.shell.variables)[by:]
             self.shell.spend(len(left))
-            _Arguments(self.shell, left)
+            put(self.shell.variables, named_arguments(left))
 
     def _holds(self, condition: Block) -> bool | None:
         for statement in condition[:-1]:
@@ -367,33 +398,3 @@ class _Run:
 
     def _conditions(self) -> Conditions:
         return Conditions(self.shell.variables, self.shell.undecided)
-
-
-class _Arguments:
-    """The arguments of a script or function while it runs."""
-
-    def __init__(self, shell: Shell, arguments: Sequence[str]) -> None:
-        self._shell = shell
-        self._before = _given(shell.variables)
-        self.restore(_named(arguments))
-
-    def restore(self, arguments: Mapping[str, Value] | None = None) -> None:
-        """Those of the caller again, or others."""
-        variables = self._shell.variables
-        for name in _given(variables):
-            del variables[name]
-        variables.update(self._before if arguments is None else arguments)
-
-
-def _named(arguments: Sequence[str]) -> dict[str, Value]:
-    numbered: Iterator[tuple[str, Value]] = ((str(number), text) for number, text in enumerate(arguments, 1))
-    return {**dict(numbered), "#": str(len(arguments)), "@": tuple(arguments), "*": tuple(arguments)}
-
-
-def _given(variables: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: value for name, value in variables.items() if name in "#@*" or name.isdigit()}
-
-
-def _arguments(variables: Mapping[str, Value]) -> tuple[str, ...]:
-    value = variables.get("@", ())
-    return value if isinstance(value, tuple) else (value,)

@@ -17,6 +17,7 @@ from typing import Any
 from perfkit.config.dialects import yaml
 from perfkit.config.dialects._shell import END, Placed, Shell
 from perfkit.config.dialects._shell_words import expanded, is_known
+from perfkit.config.dialects._slurm import world_size
 from perfkit.config.dialects.key_effects import leaves
 from perfkit.core.errors import InputError
 
@@ -69,6 +70,8 @@ def parse(text: str, name: str, flags: frozenset[str], lists: frozenset[str], pa
     except RecursionError as error:
         raise InputError(name, ["its commands are nested too deeply to be followed"]) from error
     variables = shell.texts()
+    if (devices := world_size(variables)) is not None:
+        variables.setdefault("WORLD_SIZE", devices)
     stated, used = (_collected(words, variables, flags, lists) for words in (shell.stated, shell.used))
     if not used.values:
         return dataclasses.replace(stated, absent=shell.absent, variables=variables)

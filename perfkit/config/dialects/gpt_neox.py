@@ -68,7 +68,7 @@ def _options(values: Mapping[str, Any]) -> dict[str, Any]:
     found["normalization"] = NORMS.get(str(values.get("norm", "layernorm")), "LayerNorm")
     found["position_embedding_type"] = POSITIONS.get(str(values.get("pos_emb", "learned")), "other")
     found["attention_backend"] = "flash" if "flash" in str(values.get("attention_config")) or values.get("te_mha") else "unfused"
-    found["deepspeed"] = True
+    found |= {"deepspeed": True, "expert_interval": 1}
     if "num_query_groups" in found:
         found["group_query_attention"] = True
     if values.get("use_bias_in_attn_linear") is False:

@@ -8,6 +8,7 @@ from perfkit.config.dialects import neox_keys
 from perfkit.config.dialects._megatron_plan import plan_of
 from perfkit.config.dialects._megatron_settings import settings
 from perfkit.config.dialects._megatron_write import edit, new
+from perfkit.config.dialects._script_beside import script_beside
 from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects.args import in_groups, parse
 from perfkit.config.dialects.dialect import Dialect, Document, Parsed
@@ -16,16 +17,27 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 
 OPTION = re.compile(r"(?:--|\")(?:num[-_]layers|hidden[-_]size|tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size)\b")
+SCRIPT = re.compile(r"\S+\.(?:sh|sbatch|slurm)\b")
+MOST_NAMED = 20
 LIBRARY = re.compile(r"\"(?:model_type|architectures|transformers_version)\"\s*:")
 """Names that only a Hugging Face config.json has, whose sizes are called as the options are."""
 
 
 def detect(document: Document) -> bool:
-    """Whether the text has one of Megatron's size options, or holds them in groups of YAML."""
+    """Whether the text, or a script that it names, has one of Megatron's size options, or it holds them in groups of YAML."""
     text = document.text
-    if in_groups(text):
+    if in_groups(text) or _names_options(document):
         return True
     return OPTION.search(text) is not None and LIBRARY.search(text) is None and neox_keys.MARK.search(text) is None
+
+
+def _names_options(document: Document) -> bool:
+    """Whether the text is a script that names another one beside it, which has the options."""
+    if document.path is None or not document.text.startswith("#!"):
+        return False
+    named = [found[0] for found, _ in zip(SCRIPT.finditer(document.text), range(MOST_NAMED), strict=False)]
+    files = {file for name in named if (file := script_beside(document.path, name)) and file.name != document.path.name}
+    return any(OPTION.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
 
 
 def read(document: Document) -> Plan:

@@ -19,6 +19,7 @@ FLAG_NAMES = """group_query_attention swiglu untie_embeddings_and_output_weights
     defer_embedding_wgrad_compute
     enable_dsa_indexer enable_mhc kv_compress use_g2_attention use_g2_indexer_loss enable_hyper_connections
     deepspeed checkpoint_activations deepspeed_activation_checkpointing no_pipeline_parallel
+    create_moe_param_group disable_moe_token_dropping override_lr_scheduler
     no_load_optim no_load_rng moe_grouped_gemm enable_recompute_layers_per_pp_rank"""
 FLAGS = frozenset(FLAG_NAMES.split())
 LISTS = frozenset(

@@ -125,11 +125,14 @@ def recompute_plan(options: Section, layers: Counts) -> RecomputePlan:
 def _by_granularity(options: Section, layers: Counts) -> RecomputePlan:
     selective = "selective" if options.flag("recompute_activations", default=False) else ""
     kind = options.word("recompute_granularity", default=selective, allowed=("full", "selective"))
-    options.asked("recompute_modules", "recompute_method", "recompute_num_layers")
+    options.asked("recompute_modules", "recompute_method", "recompute_num_layers", "activations_checkpoint_num_layers")
     if kind == "full":
         return _full(options, layers)
-    if options.flag("checkpoint_activations", default=False):  # of Megatron-DeepSpeed
+    before = options.word("activations_checkpoint_method", default="", allowed=("", "uniform", "block"))  # Megatron-LM 2
+    if options.flag("checkpoint_activations", default=False) or before == "uniform":  # of Megatron-DeepSpeed
         return RecomputePlan(all_layers=True)
+    if before == "block":
+        return _first(layers, options.integer("activations_checkpoint_num_layers", default=1))
     if kind != "selective":
         return RecomputePlan()
     value = options.raw("recompute_modules")
@@ -152,6 +155,10 @@ def _full(options: Section, layers: Counts) -> RecomputePlan:
         options.missing("recompute_method", "uniform or block, with --recompute-granularity full,")
     if method == "uniform":
         return RecomputePlan(all_layers=True)
+    return _first(layers, count)
+
+
+def _first(layers: Counts, count: int) -> RecomputePlan:
     return RecomputePlan(full_layers=tuple(tuple(min(count, room) for room in row) for row in layers))
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 
+from perfkit.config.dialects._started import Started, started
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
-
-STARTED = re.compile(
-    r"^[^#\n]*\b(?:msrun|torchrun|mpirun|deepspeed|accelerate|python3?|bash)\b[^\n]*?\s(\S+\.(?:ya?ml|toml|json))\b", re.MULTILINE
-)
-"""A line that starts a program with a file of settings; only asked where the text itself is none."""
-DOTTED = re.compile(r"(?<=--)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-"""Options on such a line that state a key of the file anew."""
 
 
 def dialects() -> tuple[Dialect, ...]:
@@ -40,13 +34,27 @@ def read_document(document: Document) -> Plan:
     """The plan of a document whose dialect is recognised by content."""
     found = recognised(document)
     if not found:
-        if started := STARTED.search(re.sub(r"\\\n", " ", document.text)):
-            told = f"starts a training whose configuration is {started[1]}: open that file"
-            anew = ", ".join(dict.fromkeys(DOTTED.findall(document.text)))
-            raise InputError(document.name, [f"{told}; options of the launch line win over it: {anew}" if anew else told])
+        if begun := started(document.text, document.path):
+            return _read_started(document, begun)
         wanted = [f"{dialect.title}: looks for {dialect.looks_for}" for dialect in dialects()]
         raise InputError(document.name, ["the content is in no configuration dialect that perfkit reads", *wanted])
     if len(found) > 1:
         titles = " and as ".join(dialect.title for dialect in found)
         raise InputError(document.name, [f"the content reads as {titles}; keep one configuration a file"])
     return found[0].read(document)
+
+
+def _read_started(document: Document, begun: Started) -> Plan:
+    """The plan of the file of settings that a script starts a training with, where it lies beside it."""
+    text = "" if begun.file is None else begun.file.read_text(encoding="utf-8", errors="replace")
+    file = replace(document, name=begun.named, text=text, path=begun.file)
+    found = recognised(file)
+    if len(found) != 1:
+        raise InputError(document.name, [begun.told()])
+    changed, _ = found[0].edit(file, begun.anew)
+    plan = found[0].read(replace(file, text=changed))
+    keys = ", ".join(".".join(path) for path in begun.anew)
+    said = f"{begun.named}, which {document.name} starts" + (f"; its launch line wins over {keys}" if keys else "")
+    if not isinstance(plan.document, Document):
+        return plan
+    return replace(plan, document=replace(plan.document, notes=(said, *plan.document.notes)))

@@ -414,3 +414,37 @@ def test_the_optimizers_that_megatron_has_are_read_and_written(word, name, matri
     assert (plan.optimizer.name, plan.optimizer.matrix_state_bytes_per_parameter) == (name, matrices)
     assert read_text(write_config(plan, dialect="megatron").text, "again.sh").optimizer == plan.optimizer
     assert "must be" in problems(SMALL | {"optimizer": "adamant"})
+
+
+OF_DEEPSPEED = """deepspeed pretrain_gpt.py --deepspeed --no-pipeline-parallel --checkpoint-activations \\
+    --moe-expert-parallel-size 64 --num-experts 128 --moe-train-capacity-factor 1.0 --moe-eval-capacity-factor 1.0 \\
+    --moe-min-capacity 4 --moe-loss-coeff 0.01 \\
+    --create-moe-param-group --micro-batch-size 8 --global-batch-size 512 --num-layers 24 --hidden-size 2048 \\
+    --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 --vocab-size 50257 --fp16 {more}
+"""
+"""From Megatron-DeepSpeed examples/MoE/ds_pretrain_gpt_1.3B_MoE128.sh, which trains on 64 devices."""
+
+
+def test_experts_of_megatron_deepspeed_are_in_every_second_layer():
+    plan = read_text(OF_DEEPSPEED.format(more=""), "moe.sh")
+    model, parallel = plan.model, plan.parallel
+    assert (model.num_experts, model.num_dense_layers, model.expert_capacity_factor) == (128, 12, 1.0)
+    assert (parallel.expert_parallel_size, plan.num_devices) == (64, 64)
+    assert round(count_params(model).total / 1e9) == 52  # published as 52B
+    assert plan.document.unknown == ()
+    other = read_text(
+        OF_DEEPSPEED.format(more="--expert-interval 1 --topk 1 --disable-moe-token-dropping --mlp-type residual"), "moe.sh"
+    )
+    assert (other.model.num_dense_layers, other.model.num_experts_per_token, other.model.expert_capacity_factor) == (0, 1, 0.0)
+    assert "mlp_type" in dict(other.document.unread)
+
+
+@pytest.mark.parametrize(
+    ("more", "layers"), [("--activations-checkpoint-method block --activations-checkpoint-num-layers 3", 3), ("", 0)]
+)
+def test_recomputation_as_megatron_2_spells_it(more, layers):
+    sizes = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --vocab-size 9"
+    text = f"torchrun pretrain_gpt.py {sizes} {more}"
+    plan = read_text(text, "old.sh")
+    assert plan.recompute.full_layers == (((layers,),) if layers else ())
+    assert plan.document.unknown == ()

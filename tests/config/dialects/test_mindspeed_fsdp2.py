@@ -107,3 +107,39 @@ def test_parts_of_a_layer_that_are_recomputed_are_not_counted_as_whole_layers():
     plan = read_text(text, "pretrain.yaml")
     assert plan.recompute.all_layers is False
     assert any(line.startswith("recompute = none") and "self_attn" in line for line in plan.document.defaulted)
+
+
+LAUNCHED = """#!/bin/bash
+torchrun --nproc_per_node 8 --nnodes 4 train_fsdp2.py \\
+    pretrain.yaml \\
+    --parallel.fsdp_size 8 --parallel.tp_size=1 \\
+    --training.per_device_train_batch_size 2 --parallel.recompute false \\
+    | tee logs/run.log
+"""
+
+
+def test_options_of_the_launch_line_win_over_the_file_that_it_names(tmp_path):
+    (tmp_path / "pretrain.yaml").write_text(JOB)
+    script = tmp_path / "run.sh"
+    script.write_text(LAUNCHED)
+    plan, file = read_config(script), read_config(tmp_path / "pretrain.yaml")
+    assert (plan.parallel.data_parallel_size, plan.parallel.tensor_parallel_size, plan.workload.micro_batch_size) == (8, 1, 2)
+    assert (plan.model, plan.num_micro_batches) == (file.model, file.num_micro_batches)
+    assert (plan.recompute.all_layers, file.recompute.all_layers) == (False, True)
+    assert plan.document.notes[0].startswith(
+        "pretrain.yaml, which run.sh starts; its launch line wins over parallel.fsdp_size, parallel.tp_size"
+    )
+
+
+def test_a_launch_line_says_where_its_sizes_are_where_the_file_is_not_beside_it(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text(LAUNCHED)
+    with pytest.raises(InputError, match=r"configuration is pretrain\.yaml: open that file; options .* parallel\.fsdp_size"):
+        read_config(script)
+    (tmp_path / "pretrain.yaml").write_text("steps: 4\n")
+    with pytest.raises(InputError, match="open that file"):
+        read_config(script)
+    (tmp_path / "pretrain.yaml").write_text(JOB)
+    script.write_text(LAUNCHED.replace("fsdp_size 8", "fsdp_size many"))
+    with pytest.raises(InputError, match=r"pretrain.yaml: 1 problem\n.*fsdp_size: 'many' must be a whole number"):
+        read_config(script)

@@ -270,3 +270,85 @@ def test_a_text_that_a_command_is_given_sets_nothing():
 def test_whatever_is_written_is_read_or_refused_in_words(text):
     with contextlib.suppress(InputError):
         options(f"x {text}\n--lr 1\n")
+
+
+QUEUED = {
+    "run.sh": """#!/bin/bash
+PP=2
+TP=$((64/PP))
+NNODES=8
+MEGATRON_EXTRA_PARAMS="--activations-checkpoint-method uniform "
+. `pwd`/CONFIG.sh
+. `pwd`/SBATCH.sh
+exit 0
+""",
+    "CONFIG.sh": """#!/bin/bash
+: "${MEGATRON_DATA:?Set MEGATRON_DATA}"
+export MEGATRON_PARAMS=" ${MEGATRON_EXTRA_PARAMS} \\
+    --tensor-model-parallel-size ${TP} --pipeline-model-parallel-size ${PP} --micro-batch-size 1 --global-batch-size 32 \\
+    --num-layers 32 --hidden-size 20480 --num-attention-heads 128 --data-path ${MEGATRON_DATA} --vocab-size 50257 \\
+    --seq-length 2048 --max-position-embeddings 2048 --fp16 "
+""",
+    "SBATCH.sh": """#!/bin/bash
+sbatch -p ${SLURM_PARTITION} --job-name=${JOB_NAME} --nodes=${NNODES} --export=CODE_DIR,MEGATRON_PARAMS SRUN.sh
+exit 0
+""",
+    "SRUN.sh": """#!/bin/bash
+#SBATCH -t 0:30:00 --exclusive --ntasks-per-node=8
+CMD="python -u ${CODE_DIR}/pretrain_gpt.py ${MEGATRON_PARAMS}"
+srun -l --container-mounts "${CODE_DIR}:${CODE_DIR}" --output=logs/%x_$DATE.log sh -c "${CMD}"
+""",
+}
+"""The chain of NVIDIA/Megatron-LM examples/academic_paper_scripts/sc21, which hands all options through the environment."""
+
+
+def test_options_that_a_queue_hands_through_the_environment_are_followed_to_the_command(tmp_path):
+    for name, text in QUEUED.items():
+        (tmp_path / name).write_text(text)
+    plan = read_config(tmp_path / "run.sh")
+    assert (plan.model.hidden_size, plan.parallel.tensor_parallel_size, plan.parallel.pipeline_parallel_size) == (20480, 32, 2)
+    assert plan.num_devices == 64, "8 nodes of the launch line, 8 tasks on each of the job's own lines"
+    assert plan.recompute.all_layers, "as Megatron-LM 2 spells it"
+    with pytest.raises(InputError, match=r"'\${TP}' names a variable that the file does not set"):
+        read_config(tmp_path / "CONFIG.sh")
+
+
+@pytest.mark.parametrize(
+    ("lines", "devices"),
+    [
+        ("#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8", 32),
+        ("#SBATCH -N 2\n#SBATCH --gres=gpu:a100:4", 8),
+        ("#SBATCH --nodes 2 --ntasks-per-node 8", 16),
+        ("##SBATCH --nodes=4\n#SBATCH --gpus-per-node=8", 8),
+        ("#SBATCH --nodes=2-4\n#SBATCH --job-name=a", 1),
+    ],
+)
+def test_devices_are_those_that_the_job_asks_for(lines, devices):
+    script = f"#!/bin/bash\n{lines}\nsrun python pretrain_gpt.py --num-layers 2 {SMALL}\n"
+    assert read_text(script, "job.sbatch").num_devices == devices
+    sized = script.replace("srun python", "torchrun --nproc_per_node 2 --nnodes ${SLURM_NNODES:-1}")
+    nodes = 4 if "--nodes=4" in lines and devices == 32 else 2 if "-N 2" in lines or "nodes 2 " in lines else 1
+    assert read_text(sized, "job.sbatch").num_devices == 2 * nodes
+
+
+def test_commands_in_one_word_see_what_stands_before_them():
+    train = f"torchrun pretrain_gpt.py --num-layers $LAYERS --tensor-model-parallel-size $TP {SMALL}"
+    script = f"TP=2\nsrun -N 1 bash -lc 'cd /work; LAYERS=4 && {train}'\n"
+    plan = read_text(script, "job.sh")
+    assert (plan.model.num_layers, plan.parallel.tensor_parallel_size) == (4, 2)
+
+
+def test_a_script_that_is_named_from_a_folder_above_is_found(tmp_path):
+    folder = tmp_path / "examples" / "gpt3"
+    folder.mkdir(parents=True)
+    (folder / "train.sh").write_text(f"torchrun pretrain_gpt.py --num-layers $LAYERS {SMALL}\n")
+    (folder / "job.sh").write_text(
+        "#!/bin/bash\nsrun bash -c 'cd /work; LAYERS=6 bash examples/gpt3/train.sh 2>&1 | tee log.txt'\n"
+    )
+    assert read_config(folder / "job.sh").model.num_layers == 6
+
+
+def test_a_script_that_starts_itself_ends(tmp_path):
+    text = f"#!/bin/bash\nsbatch job.sh\nbash -c 'bash -c \"bash job.sh\"'\npython pretrain_gpt.py --num-layers 2 {SMALL}\n"
+    (tmp_path / "job.sh").write_text(text)
+    assert read_config(tmp_path / "job.sh").model.num_layers == 2
