@@ -53,21 +53,27 @@ def waits(case: Case) -> pd.DataFrame:
     return found[(found["duration_ns"] >= case.limit(GAP_LEAST)).to_numpy(dtype=bool)].reset_index(drop=True)
 
 
+def stopped_steps(case: Case) -> pd.MultiIndex:
+    """The steps of ranks (`rank`, `step`) in which launches are late for stops of the host, which hide how late they else are."""
+    idle = case.ledger.idle
+    return pd.MultiIndex.from_frame(idle.loc[_longer(idle, "step", FAR_LONGER), ["rank", "step"]].drop_duplicates())
+
+
 def _after_stops(idle: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Whether each piece follows from a stop of the host: most of its idle time, or far more of its step than launches are late.
 
     The queue has run empty in such a step: what follows at the pace of the host follows from the stop.
     """
+    return _longer(idle, "gap", 1.0) | _longer(idle, "step", FAR_LONGER)
+
+
+def _longer(idle: pd.DataFrame, column: str, times: float) -> npt.NDArray[np.bool_]:
+    """Whether stops are so many times as long as late launches, of all that is equal in a column."""
     stops = idle["duration_ns"].where(idle["cause"].isin([causes.PAUSE, causes.FEED, causes.ALLOCATOR]), 0)
     launches = idle["duration_ns"].where(idle["cause"].isin([causes.LAUNCHING, causes.LATENCY, causes.BLOCKING]), 0)
-
-    def longer(column: str, times: float) -> npt.NDArray[np.bool_]:
-        sums = (amounts.groupby([idle["rank"], idle[column]]).transform("sum").to_numpy() for amounts in (stops, launches))
-        stopped, late = sums
-        found: npt.NDArray[np.bool_] = stopped > times * late
-        return found
-
-    return longer("gap", 1.0) | longer("step", FAR_LONGER)
+    stopped, late = (amounts.groupby([idle["rank"], idle[column]]).transform("sum").to_numpy() for amounts in (stops, launches))
+    found: npt.NDArray[np.bool_] = stopped > times * late
+    return found
 
 
 def leads_after_loading(case: Case, ranks: tuple[int, ...]) -> pd.DataFrame:

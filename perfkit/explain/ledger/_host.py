@@ -4,7 +4,8 @@ An idle time before a kernel that was launched in time is the device's own. Else
 launches returns, and from there for the launch itself. What the host did until then is looked for on the threads that launch; in
 this order: it fetched input, it collected garbage, it took or gave back memory, it waited for the device, it stood still, it had
 waited for the device when the idle time began, it ran operators. It stands still where for long no event begins or ends on those
-threads, not even inside an operator, and far longer than it habitually does: a host that is slow throughout makes no pauses.
+threads, not even inside an operator, and far longer than it habitually does: a host that is slow throughout, or throughout a step,
+makes no pauses. How long that is goes by the step: what a step of 20 ms stops for is nothing to one of 20 s.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from perfkit.explain.ledger import causes
 from perfkit.explain.ledger._paint import NOTHING, Ints, until, without
 from perfkit.record.overlap import Intervals, union
 
-PAUSE_NS = 2_000_000
-"""The host of a step makes some event every few microseconds; nothing for this long may be a stop."""
-LEAST_NS = 1_000_000
-"""What such a stop leaves a device idle for at least; until its queue is empty it costs nothing."""
+SILENT_NS = 700_000
+"""A thread that Linux takes its CPU from gets it back after a slice of 0.7 ms (`base_slice_ns` of one CPU, more of several): a host
+that makes no event for less has not been stopped."""
+PAUSE_SHARE = 0.015
+"""The share of a step that a stop leaves a device idle for at least: three times what is worth a finding, because a single time is
+no habit. Until its queue is empty it costs nothing."""
 HABITS_A_STEP = 2
-"""So many pauses a step may be; what comes more often is a habit of the host."""
+"""So many pauses a step may be; what comes more often, in one step or in all, is a habit of the host."""
 FAR_LONGER = 4.0
 """A pause is so many times as long as the longest stretch that is a habit."""
 COPY_NS = 1_000_000
@@ -82,14 +85,22 @@ def host_of(run: Run, rank: int) -> tuple[Host | None, float]:
     return Host(latest, *events), share
 
 
-def without_habits(host: Host, gaps: Intervals, num_steps: int) -> Host:
-    """The host with only those stretches of silence that are pauses: in the idle times `gaps` of all of its steps."""
+def without_habits(host: Host, gaps: Intervals, steps: Intervals) -> Host:
+    """The host with only those stretches of silence that are pauses: in the idle times `gaps` of all of its `steps`."""
     silent = host.silent
     idle = until(gaps, silent.ends) - until(gaps, silent.starts)
-    longest = np.sort(idle)[::-1]
-    habit = int(longest[HABITS_A_STEP * num_steps]) if len(longest) > HABITS_A_STEP * num_steps else 0
-    kept = idle >= max(LEAST_NS, round(FAR_LONGER * habit))
+    step = np.searchsorted(steps.starts, silent.ends, side="right")
+    of_step = pd.Series(idle).groupby(step).transform(lambda own: _habit(own, 1)).to_numpy()
+    habit = np.maximum(of_step, _habit(idle, len(steps.starts)))
+    kept = idle >= np.maximum(PAUSE_SHARE * float((steps.ends - steps.starts).mean()), FAR_LONGER * habit)
     return replace(host, silent=Intervals(silent.starts[kept], silent.ends[kept]))
+
+
+def _habit(idle: Ints | pd.Series, num_steps: int) -> int:
+    """The longest of what comes more often than pauses may."""
+    longest = np.sort(np.asarray(idle))[::-1]
+    habits = HABITS_A_STEP * num_steps
+    return int(longest[habits]) if len(longest) > habits else 0
 
 
 def _events(
@@ -131,9 +142,9 @@ def _events(
 
 
 def _silent(moments: Ints) -> Intervals:
-    """Where none of these moments is for PAUSE_NS and more."""
+    """Where none of these moments is for SILENT_NS and more."""
     ordered = np.unique(moments)
-    long = np.diff(ordered) >= PAUSE_NS
+    long = np.diff(ordered) >= SILENT_NS
     return Intervals(ordered[:-1][long], ordered[1:][long])
 
 

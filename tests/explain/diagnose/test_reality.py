@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.diagnosis._real_cases import NEAR, TOLD, Base, Cause, bases, judged
+from benchmarks.diagnosis._causes import joined, put_in
+from benchmarks.diagnosis._drawn import BEYOND
+from benchmarks.diagnosis._real_cases import BUNDLED, NEAR, TOLD, Base, Cause, bases, judged, read
+from benchmarks.diagnosis._rewritten import stretched
+from benchmarks.diagnosis._timed_anew import Recording
+from perfkit.explain.diagnose import diagnose
 
 QUICK = ("AlexNet, 2 NPUs, 4 steps", "small model, 2 of 8 NPUs, 1 step", "Qwen3-0.6B, two stages, 1 step")
 MISSED = {"slow transfers 3 steps 0,3"}
@@ -34,3 +39,27 @@ def test_calls_that_wait_and_copies_cost_what_they_made_the_steps_longer(base: B
     verdict = judged(base, cause, with_baseline=False)
     assert verdict.right
     assert verdict.cost_ratio == pytest.approx(1, abs=NEAR)
+
+
+ITSELF = "ResNet-50 that loads itself, 6 steps"
+BESIDE = [
+    (ITSELF, Cause("slow copies", 6.2, steps=(0, 4, 5))),  # steps that wait for their input hide how late launches are
+    (ITSELF, Cause("pause", 44.7)),  # of three launches that are held up the device waits for one
+    ("one GPU with a full queue, 5 steps", Cause("slow host", 3.1, steps=(0,))),  # its longest stretches are no stops
+]
+
+
+@pytest.mark.parametrize(("name", "cause"), BESIDE, ids=[f"{name}: {cause.name}" for name, cause in BESIDE])
+def test_what_only_follows_from_a_cause_is_not_told_beside_it(name: str, cause: Cause):
+    every = (*bases(), *(Base(known, BUNDLED / folder, ()) for known, folder in BEYOND))
+    verdict = judged(next(base for base in every if base.name == name), cause, with_baseline=False)
+    assert (verdict.right, verdict.innocents) == (True, ())
+
+
+def test_a_rank_that_is_late_in_one_step_is_told_whatever_the_other_steps_have():
+    """Rank 7 comes late to the first step, and what it did before is not in the recording."""
+    recording = Recording(read(next(base for base in bases() if base.name == "DLRM, 8 ranks, 6 steps")))
+    run = stretched(recording, joined([put_in(recording, Cause("slow host", 3.6, steps=(1, 3)))]))
+    for found in (recording.run, run):
+        late = [finding.subject for finding in diagnose(found).findings if finding.rule == "late-rank"]
+        assert late == [{"ranks": (7,), "steps": (10,)}]

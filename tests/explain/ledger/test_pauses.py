@@ -20,9 +20,13 @@ def silences(*lengths_ms: float, factor: float = 1.0) -> Intervals:
     return Intervals(starts, starts + np.array([round(length * factor * MS) for length in lengths_ms], dtype=np.int64))
 
 
-def pauses(silent: Intervals, num_steps: int, gaps: Intervals | None = None) -> list[float]:
+def pauses(silent: Intervals, num_steps: int, gaps: Intervals | None = None, step_ms: float = 200.0) -> list[float]:
+    """The lengths of the pauses, in ms, of steps of `step_ms` that have as many of these silences each."""
+    apart = len(silent.starts) // num_steps
+    starts = silent.starts[::apart][:num_steps]
     host = _host.Host(pd.DataFrame(), EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, silent, NONE, NONE, np.zeros(0, dtype=object))
-    kept = _host.without_habits(host, silent if gaps is None else gaps, num_steps).silent
+    steps = Intervals(starts, starts + round(step_ms * MS))
+    kept = _host.without_habits(host, silent if gaps is None else gaps, steps).silent
     return ((kept.ends - kept.starts) / MS).tolist()
 
 
@@ -41,6 +45,19 @@ def test_a_host_that_is_slow_in_everything_makes_no_pauses_and_hides_none(factor
     habits = [3.0, 4.0, 5.0, 4.5, 3.5, 4.2, 3.3]
     assert pauses(silences(*habits, factor=factor), 2) == []
     assert pauses(silences(60.0, *habits, factor=factor), 2) == [60.0 * factor]
+
+
+def test_a_host_that_is_slow_in_all_of_one_step_makes_no_pauses_in_it():
+    habits, slow = [0.5, 2.0, 1.0, 0.9], [1.5, 6.2, 3.4, 3.0]
+    assert pauses(silences(*habits, *habits, *habits, *slow, *habits), 5, step_ms=96) == []
+    assert pauses(silences(*habits, *habits, *habits, 0.5, 16.0, 1.0, 0.9, *habits), 5, step_ms=96) == [16.0]
+
+
+@pytest.mark.parametrize("factor", [0.1, 1.0, 100.0])
+def test_what_a_pause_is_goes_by_the_step(factor: float):
+    lengths = [0.5, 16.0, 1.0, 0.9, 0.5, 2.0, 1.0, 0.9]
+    assert pauses(silences(*lengths, factor=factor), 2, step_ms=100 * factor) == [pytest.approx(16.0 * factor)]
+    assert pauses(silences(*lengths, factor=factor), 2, step_ms=2_000 * factor) == []
 
 
 def test_silence_while_the_device_is_busy_is_none():

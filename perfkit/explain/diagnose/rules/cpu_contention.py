@@ -1,9 +1,9 @@
 """The thread that launches kernels does not get its CPU: single launch calls take many times as long as others.
 
 What is measured: launch calls that take 20 times the median of their kind and at least 0.1 ms, on up to two ranks, and the time in
-which the device idles for its host during them. A call that blocks because the queue is full is none: then the device is busy;
-nor is one that copies, which `host-copies` and `frequent-sync` tell. The first
-launch of a kernel is left out, because it may load code. Which CPUs a process is bound to is not part of a recording.
+which the device idles for its host during them; calls that it does not idle for tell nothing. A call that blocks because the queue
+is full is none: then the device is busy; nor is one that copies, which `host-copies` and `frequent-sync` tell. The first launch of
+a kernel is left out, because it may load code. Which CPUs a process is bound to is not part of a recording.
 
 What to do: bind every process to CPUs of its own, near its device (CPU_AFFINITY_CONF, numactl); fewer threads of the dataset
 and of numerical libraries (OMP_NUM_THREADS); keep other jobs off the host.
@@ -96,14 +96,12 @@ def _held_up(case: Case, rank: int) -> tuple[pd.DataFrame, float] | None:
     late = known["cause"].isin([causes.LAUNCHING, causes.PAUSE]) & (known["place"] == "inside") & (known["rank"] == rank)
     gaps = case.gaps[(case.gaps["rank"] == rank).to_numpy() & ~case.gaps["lead"].to_numpy(dtype=bool)]
     gaps = known[late.to_numpy(dtype=bool)] if rank in case.ledger.hosts else gaps
-    idle, held = (
-        union(starts, starts + lengths)
-        for starts, lengths in (
-            (gaps["start_ns"].to_numpy(dtype=np.int64), gaps["duration_ns"].to_numpy(dtype=np.int64)),
-            (calls["launch_ns"].to_numpy(dtype=np.int64), calls["launch_duration_ns"].to_numpy(dtype=np.int64)),
-        )
-    )
-    return calls, float(overlap_ns(idle, held))
+    starts = gaps["start_ns"].to_numpy(dtype=np.int64)
+    idle = union(starts, starts + gaps["duration_ns"].to_numpy(dtype=np.int64))
+    begin = calls["launch_ns"].to_numpy(dtype=np.int64)
+    end = begin + calls["launch_duration_ns"].to_numpy(dtype=np.int64)
+    cost = (host.busy_until(idle, end) - host.busy_until(idle, begin)) >= case.limit(HELD_UP_LEAST)
+    return calls[cost], float(overlap_ns(idle, union(begin[cost], end[cost])))
 
 
 RULE = Rule(

@@ -166,7 +166,9 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
     """Ranks whose launches are late in some steps; and the idle times without what those have beyond the other steps."""
     least_ns = case.limit(EPISODE_SHARE) * (case.step_ns or 1)
     table = short.pivot_table(index="rank", columns="step", values="duration_ns", aggfunc="sum", fill_value=0.0)
-    table = table.reindex(columns=list(case.kernel_steps), fill_value=0.0)
+    table = table.reindex(columns=list(case.kernel_steps), fill_value=0.0).astype("float64")
+    for rank, step in launching.stopped_steps(case).intersection(pd.MultiIndex.from_product([table.index, table.columns])):
+        table.loc[rank, step] = np.nan
     found = {int(rank): episode for rank in table.index if (episode := episode_of(table.loc[rank], least_ns)) is not None}
     findings = []
     gone = pd.Series(0.0, index=short.index)

@@ -2,16 +2,18 @@
 
 What is measured: what the ledger holds as waiting for a rank without a reason. A rank has a reason where its timeline shows what
 it spent more time on than who waits for it; without one it began the step later than the others (what it did before is not in the
-recording), or has no timeline. Where most of the waiting has a reason, that is told by the rule about it; so is a rank whose own
-device idles for as long. Where the sizes of groups are not known, a rank that communicates for longer itself than the others wait
-for it waits for one that was not recorded, and is not named. What it costs is how much shorter the longest of the other ranks of
-each step is without that waiting.
+recording), or has no timeline. A step in which most of the waiting has a reason is a matter of the rule about that; so is a rank
+whose own device idles for as long. Where the sizes of groups are not known, a rank that communicates for longer itself than the
+others wait for it waits for one that was not recorded, and is not named. What it costs is how much shorter the longest of the other
+ranks of each step is without that waiting.
 
 What to do: record more steps in a row, so that what the rank did before is seen, and all ranks with the host side.
 """
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
@@ -25,7 +27,7 @@ from perfkit.explain.ledger.causes import UNEXPLAINED, WAITING_UNTOLD
 
 LATE_SHARE = Threshold("late-rank-share", 0.02, "share of the step", "chosen: twice what two runs can differ by")
 MOSTLY = 0.5
-"""The share of the waiting for a rank that must be without a reason: else what is on record is why it is late."""
+"""The share of the waiting for a rank in a step that must be without a reason: else what is on record is why it is late in it."""
 ACTIONS: tuple[Action, ...] = (
     "record three steps and more in a row: what the rank did before the first one is not in the recording",
     BIND,
@@ -40,14 +42,24 @@ def check(case: Case) -> Verdict:
         raise NotMeasuredError("kernels of two ranks that wait for one another", how_to_collect=COMMUNICATION_BY)
     rows = case.ledger.entries
     waits = rows[rows["rank"].isin(list(known)) & (rows["who"] != NOBODY) & (rows["cause"] == WAITING_UNTOLD)]
+    waits = waits[_mostly_untold(rows, waits)]
     won = {int(str(who)): _won_ns(case, int(str(who)), own) for who, own in waits.groupby("who")}
     limit_ns = case.limit(LATE_SHARE) * (case.step_ns or 1)
     evidence = {"largest_late_ns": float(max(won.values(), default=0)), "limit_ns": limit_ns}
-    untold = waits.groupby("who")["ns"].sum() / rows.groupby("who")["ns"].sum()
-    late = [who for who, ns in won.items() if ns >= limit_ns and untold[who] >= MOSTLY and _is_last(case, who, ns)]
+    late = [who for who, ns in won.items() if ns >= limit_ns and _is_last(case, who, ns)]
     late = [who for who in late if who not in known or _idle_ns(case, who) < MOSTLY * won[who]]
     late.sort(key=lambda who: -won[who])
     return Verdict(tuple(_finding(case, who, waits, won[who], evidence) for who in late), evidence)
+
+
+def _mostly_untold(rows: pd.DataFrame, waits: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether most of the waiting for the same rank in the same step is without a reason, too."""
+    untold, every = (each.groupby(["who", "step"])["ns"].sum() for each in (waits, rows))
+    shares = untold / every.reindex(untold.index)
+    found: npt.NDArray[np.bool_] = (
+        shares.reindex(pd.MultiIndex.from_frame(waits[["who", "step"]])).to_numpy(dtype=np.float64) >= MOSTLY
+    )
+    return found
 
 
 def _is_last(case: Case, who: int, waited_ns: int) -> bool:
