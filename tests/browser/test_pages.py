@@ -194,6 +194,19 @@ OVER_WORDS = """() => {
   });
 }"""
 """Words of a drawing that stand over one another."""
+OUT_OF_BOX = """() => {
+  const ends = (one) => one.getBoundingClientRect();
+  const inside = (word, box) => word.left > box.left - 1.5 && word.right < box.right + 1.5;
+  const holds = (box, { left, right, top, bottom }) => box.width > 30 && box.height > 1.2 * (bottom - top)
+    && box.left < (left + right) / 2 && box.right > (left + right) / 2 && box.top <= top && box.bottom >= bottom;
+  return [...document.querySelectorAll(".pk-plot svg")].filter((svg) => svg.checkVisibility()).flatMap((svg) => {
+    const boxes = [...svg.querySelectorAll(".mark-rect.role-mark path")].map(ends);
+    return [...svg.querySelectorAll(".mark-text.role-mark text")].filter((one) => one.textContent.trim())
+      .filter((one) => boxes.some((box) => holds(box, ends(one)) && !inside(ends(one), box)))
+      .map((one) => `${svg.closest(".pk-panel").dataset.panel}: ${one.textContent}`);
+  });
+}"""
+"""Words that are wider than the box in which they stand."""
 PALE_SYMBOLS = """() => {
   const light = (color) => {
     const parts = (color.match(/[\\d.]+/g) ?? []).slice(0, 3).map((part) => part / 255);
@@ -209,7 +222,7 @@ PALE_SYMBOLS = """() => {
   }).map(() => svg.closest(".pk-panel").dataset.panel));
 }"""
 """Panels with a symbol in a legend that can hardly be told from what it stands on."""
-ILLEGIBLE = (PALE_SYMBOLS, OVERFLOW, CUT_WORDS, OVER_WORDS, CUT_TABLES, NO_ROOM, COVERED_CODE, PARTED_FIGURES)
+ILLEGIBLE = (OUT_OF_BOX, PALE_SYMBOLS, OVERFLOW, CUT_WORDS, OVER_WORDS, CUT_TABLES, NO_ROOM, COVERED_CODE, PARTED_FIGURES)
 """What nobody can read, as a page says it."""
 LINES_OF_WAITING = """() => [...document.querySelectorAll(".pk-waits > .pk-status")]
   .map((one) => Math.round(one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight)))"""

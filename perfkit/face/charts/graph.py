@@ -26,8 +26,8 @@ VERDICTS: Mapping[str, str] = {"expected": theme.GREEN, "avoidable": theme.FREE,
 
 ROW_PIXELS = 50
 HALF_WIDTH, HALF_HEIGHT = 0.47, 0.36
-TYPICAL_WIDTH = 560
-"""Pixels of a picture on a page of usual width; labels are cut to what fits a box there."""
+WIDEST_PLACE = 170
+"""Pixels of a box and the gap beside it where there is room; labels are cut to what fits a box."""
 
 
 def dataflow_rows(analysis: GraphAnalysis, picture: Picture, chosen: Node | None) -> Rows:
@@ -94,8 +94,9 @@ def dataflow(rows: Rows) -> alt.LayerChart:
     height = ROW_PIXELS * max(3, 1 + int(max((node["y"] for node in nodes), default=0)))
     low = min((row["x"] for row in [*nodes, *rows["edges"]]), default=0) - 0.6
     high = max((row["x"] for row in [*nodes, *rows["edges"]]), default=0) + 0.6
-    middle, half = (low + high) / 2, max(2.4, (high - low) / 2)
-    x_scale = alt.Scale(domain=[middle - half, middle + half], nice=False, zero=False)
+    half = f"max({(high - low) / 2}, width / {2 * WIDEST_PLACE})"
+    ends = {name: alt.ExprRef(f"{(low + high) / 2} {sign} {half}") for name, sign in (("domainMin", "-"), ("domainMax", "+"))}
+    x_scale = alt.Scale(**ends, nice=False, zero=False)
     y_scale = alt.Scale(domain=[-0.6, height / ROW_PIXELS - 0.4], reverse=True, nice=False, zero=False)
     x, y = alt.X("x:Q", axis=None, scale=x_scale), alt.Y("y:Q", axis=None, scale=y_scale)
     edges = (
@@ -120,7 +121,7 @@ def dataflow(rows: Rows) -> alt.LayerChart:
         )
         .add_params(picked)
     )
-    room = TYPICAL_WIDTH / (2 * half) * 2 * HALF_WIDTH - 4
+    room = alt.ExprRef(f"min({WIDEST_PLACE}, width / {high - low}) * {2 * HALF_WIDTH} - 4")
     text = alt.Chart(alt.NamedData("nodes")).encode(x=x, y=y, tooltip=tooltip)
     names = text.mark_text(fontSize=11, fontWeight=600, dy=-6, limit=room, cursor="pointer", color="#111111").encode(
         text=alt.Text("label:N")

@@ -55,7 +55,7 @@ class HeaderView(Content):
         state = page_state()
         self._opener = Opener(self.send, page)
         self._read, self._folder = read, folder
-        self._seen = _seen(folder)
+        self._seen, self._named = _seen(folder), _named()
         super().__init__(
             kind="header",
             content=dict(read()),
@@ -106,9 +106,16 @@ class HeaderView(Content):
         self._opener.upload(message, parts)
 
     def _on_change(self, _values: Mapping[str, str], origin: object) -> None:
-        if origin is not self:
-            with self.lock:  # what the page has now: of two threads that tell of a change, the older one may come last
+        with self.lock:  # what the page has now: of two threads that tell of a change, the older one may come last
+            if origin is not self:
                 self.values = dict(page_state().values)
+            if self._named != _named():
+                self._named, self.places = _named(), what_is_open() if settings.in_app() else {}
+
+
+def _named() -> tuple[str, ...]:
+    """What the address names of what the switches show; of a link it comes once the header is drawn."""
+    return tuple(page_state().get(name) for name in ("run", "config"))
 
 
 def header(page: str = "", *, sample: bool = False) -> HeaderView:

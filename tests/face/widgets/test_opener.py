@@ -12,6 +12,7 @@ from perfkit.core.resources import data_folder
 from perfkit.explain.fragments import explain_fragment
 from perfkit.face.widgets import opener
 from perfkit.face.widgets._files import completions
+from perfkit.face.widgets.header_view import header
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.pickers import choose_configuration
 from perfkit.project import open_project, save
@@ -91,6 +92,14 @@ def test_the_header_shows_the_configuration_that_pages_start_with(has, project, 
 def test_the_address_of_the_page_says_what_is_open(project):
     page_state().set({"run": str(TRACE)})
     assert opener.what_is_open()["switches"][0]["value"] == str(TRACE)
+
+
+def test_the_header_follows_the_address_that_comes_once_it_is_drawn(project, monkeypatch, tmp_path):
+    other = tmp_path / "other.yaml"
+    shown = header("02_model_cost")
+    monkeypatch.setenv("PERFKIT_APP", "1")
+    shown.on_message({"type": "hash", "values": {"run": str(TRACE), "config": str(other)}})
+    assert [switch["value"] for switch in shown.places["switches"]][:2] == [str(TRACE), str(other)]
 
 
 PIECE = (
