@@ -3,6 +3,7 @@ import { afterFrame, csv, download, el, freshId, popover } from "./dom.js";
 import { hideOverlapping } from "./labels.js";
 import { loadModule } from "./load_module.js";
 import { narrowConfig, narrowed } from "./narrow.js";
+import { expectedHeight } from "./reserve.js";
 import { Table } from "./table.js";
 import { onThemeChange, themed, vegaConfig } from "./theme.js";
 import { leastShares } from "./shares.js";
@@ -46,7 +47,8 @@ export class Chart {
     this.datasets = datasets;
     this.params = params;
     this.describe(description);
-    return this.enqueue(() => this.embed());
+    if (!this.view) this.plot.style.minHeight = `${expectedHeight(description.spec, datasets)}px`;
+    return this.enqueue(() => this.embed().finally(() => (this.plot.style.minHeight = "")));
   }
 
   /** Takes over title, text alternative and sources; the drawing stays. */

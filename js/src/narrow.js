@@ -70,7 +70,8 @@ function longNames(spec, datasets) {
   return new Set(fields.filter(long).map(({ field }) => field));
 }
 
-function encodings(part) {
+/** The channels of `part` and of all its layers. */
+export function encodings(part) {
   return [part.encoding ?? {}, ...(part.layer ?? []).flatMap(encodings)];
 }
 
