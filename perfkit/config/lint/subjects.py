@@ -210,12 +210,14 @@ def environment_of(file: str, text: str) -> Environment:
 def _assignments(line: str) -> Iterator[tuple[str, str]]:
     if "=" not in line or line.lstrip().startswith("#"):
         return
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
     try:
-        words = shlex.split(line, comments=True)
+        words = list(lexer)
     except ValueError:
         words = line.split()
     for word in words:
-        if word in ("export", "set", "env"):
+        if word in ("export", "set", "env", ";", "&&"):
             continue
         if (found := EXPORT.match(word)) is None:
             return

@@ -9,6 +9,16 @@ from perfkit.config.fragments.secrets import MASK
 from perfkit.config.lint.subjects import Environment
 from perfkit.core.texts import say
 
+SIZES = {
+    "TP": "tensor parallel",
+    "PP": "pipeline parallel",
+    "CP": "context parallel",
+    "EP": "expert parallel",
+    "DP": "data parallel",
+    "MBS": "micro batch size",
+    "GBS": "global batch size",
+}
+"""What variables of launch scripts are, by the names that most of them use."""
 PROGRAMS = (
     r"(?:msrun|torchrun|mpirun|mpiexec|srun|deepspeed|accelerate\s+launch|python3?(?:\.\d+)?\s+(?:-\w\s+\S+\s+)*\S+|bash\s+\S+\.sh)"
 )
@@ -26,5 +36,7 @@ def variable_lines(environment: Environment) -> list[str]:
         value = "a secret, not shown" if one.value == MASK else one.value
         form = "{key} = {value}: {meaning} (default {default})" if meaning else "{key} = {value}: not known to perfkit"
         text, default = (meaning.text, meaning.default) if meaning else ("", "")
+        if meaning is None and (size := SIZES.get(one.name.removesuffix("_SIZE"))):
+            form, text = "{key} = {value}: by its name {meaning}; it counts where the script hands it to an option", size
         says.append(say(form, key=one.name, value=value, meaning=text, default=default))
     return says

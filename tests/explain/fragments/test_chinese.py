@@ -40,6 +40,9 @@ MORE = {
     "a diff": " parallel_config:\n-  data_parallel: 8\n+  data_parallel: 0",
     "line numbers": "7 parallel_config:\n8   data_parallel: 8",
     "a formula": "$$ 12bLsh^2 $$",
+    "sizes on one line": "TP=2 PP=4 GBS=512",
+    "a log of DeepSpeed": "[2024-05-07 10:00:05,123] [INFO] [timer.py:260:stop] epoch=0/micro_step=80/global_step=10,"
+    " RunningAvgSamplesPerSec=12.5, CurrSamplesPerSec=12.8, MemAllocated=21.3GB, MaxMemAllocated=45.1GB",
 }
 
 

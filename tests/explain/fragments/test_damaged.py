@@ -25,6 +25,8 @@ READ = {
     "paralel_config:\n  data_parallel: 8": ["keys"],
     "Name        Self CUDA   CUDA total  # of Calls\naten::mm    1.2ms       1.2ms       100": ["printed_table"],
     "MODEL_ARGS:\n  --tensor-model-parallel-size: 2": ["keys", "options"],
+    "TP=2 PP=4": ["environment"],
+    "export\tTP=2；PP=4": ["environment"],
     "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP": ["keys"],
 }
 HALVES = (

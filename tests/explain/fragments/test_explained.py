@@ -266,6 +266,7 @@ def test_every_kind_is_a_module_and_says_what_it_looks_for():
     assert {kind.name for kind in all_kinds()} - {one for kinds, _, _ in WANTED.values() for one in kinds} == {
         "configuration",
         "deepspeed",
+        "deepspeed_lines",
         "literal",
         "log_lines",
         "options",
@@ -295,3 +296,36 @@ def test_commands_read_a_file_and_standard_input(tmp_path, capsys, monkeypatch):
         monkeypatch.setattr("sys.stdin", type("Input", (), {"buffer": stream})())
         assert main(["lint", "-"]) == 0
     assert "0 errors" in capsys.readouterr().out
+
+
+DEEPSPEED = """[2024-05-07 10:00:05,122] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[0.0001], mom=[(0.9, 0.95)]
+[2024-05-07 10:00:05,123] [INFO] [timer.py:260:stop] epoch=0/micro_step=80/global_step=10, RunningAvgSamplesPerSec=12.5, CurrSamplesPerSec=12.8, MemAllocated=21.3GB, MaxMemAllocated=45.1GB
+"""  # noqa: E501
+
+
+def test_lines_of_deepspeed_are_rates_of_the_whole_job(plan):
+    found = {one.name: one.value for one in explain_fragment(DEEPSPEED, plan).parts[0].figures}
+    assert found["samples of all devices, median"] == 12.8
+    assert found["peak of tensors"] == 45.1 * 2**30
+    assert found["step time, computed"] == pytest.approx(plan.workload.global_batch_size / 12.8 * 1e9)
+    assert found["tokens a device, computed"] == pytest.approx(12.8 * plan.workload.seq_length / plan.num_devices)
+    staged = explain_fragment("steps: 10 loss: 7.4821 iter time (s): 4.127 samples/sec: 124.06\n").parts[0]
+    assert {one.name: one.value for one in staged.figures}["step time, median"] == pytest.approx(4.127e9)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TP=2 PP=4",
+        "TP=2; PP=4",
+        "export TP=2 PP=4",
+        "TP=2\tPP=4",
+        "TP=2；PP=4",
+        "export TP=2 && export PP=4",
+        "TP_SIZE=2 PP_SIZE=4",
+    ],
+)
+def test_sizes_on_one_line_are_told_one_by_one(text):
+    (part,) = explain_fragment(text).parts
+    assert [line.partition(":")[0].replace("_SIZE", "") for line in part.says] == ["TP = 2", "PP = 4"]
+    assert "tensor parallel" in part.says[0]

@@ -14,6 +14,8 @@ from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.variables import STARTED, variable_lines
 
 _LINE = re.compile(r"^\s*(?:export\s+\w+=|set(?:env)?\s+[A-Z]\w*[= ]|(?:[A-Z][A-Z0-9_]{2,}|GLOG_v)=(?!\s*\())")
+_SEVERAL = re.compile(r"\s*(?:export\s+)?[A-Z][A-Z0-9_]*=[^\s=;]+(?:[\s;]+(?:export\s+)?[A-Z][A-Z0-9_]*=[^\s=;]+)+[\s;]*")
+"""Several on one line: names of two letters are variables there too."""
 _OS = re.compile(r"^(\s*)os\.environ\[\s*['\"](\w+)['\"]\s*\]\s*=\s*['\"]?([^'\"#]*)['\"]?", re.MULTILINE)
 _SETENV = re.compile(r"^(\s*)setenv\s+(\w+)\s+", re.MULTILINE)
 _DRY = ("MS_SIMULATION_LEVEL", "MS_KERNEL_LAUNCH_SKIP")
@@ -66,6 +68,8 @@ FRAGMENT = FragmentKind(
     title="environment variables",
     looks_for="lines such as `export NAME=value` or `os.environ[...] = ...`",
     order=20,
-    claims=lambda line: (_LINE.match(line) is not None and STARTED.match(line) is None) or _OS.match(line) is not None,
+    claims=lambda line: (
+        ((_LINE.match(line) or _SEVERAL.fullmatch(line)) is not None and STARTED.match(line) is None) or _OS.match(line) is not None
+    ),
     read=_read,
 )
