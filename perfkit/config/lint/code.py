@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from perfkit.config.lint.subjects import Code
 from perfkit.core.texts import say
@@ -31,9 +31,11 @@ AT_TIMES = re.compile(
 )
 """Names in a condition of what runs only in some steps."""
 ASIDE = re.compile(
-    r"(?:^|_)(?:save|saves|eval|evaluate|evaluation|valid|validate|validation|test|generate|predict|inference|infer|export|ckpt|checkpoint)(?:_|$)"
+    r"(?:^|_)(?:save|saves|eval|evaluate|evaluation|valid|validate|validation|test|generate|predict|inference|infer|export|ckpt|checkpoint|precompute)(?:_|$)"
 )
 """Names of functions that do something else than a step of training."""
+ASIDE_CLASS = re.compile(r"(?:Val|Valid|Validation|Test|Eval|Evaluation|Predict|Inference)(?:Loop|Step|Epoch|Runner)")
+"""Names of classes whose loops are none of training."""
 SET_UP = frozenset(
     (
         *("set", "get", "load", "save", "init", "setup", "build", "create", "make", "shard", "prepare", "log", "print", "validate"),
@@ -197,6 +199,8 @@ def _is_aside(code: Code, loop: Loop) -> bool:
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
             decorators = [item.func if isinstance(item, ast.Call) else item for item in around.decorator_list]
             last = [dotted(item).rpartition(".")[2] for item in decorators]
+            if (owner := _class_of(code, around)) and ASIDE_CLASS.search(owner.name):
+                return True
             return _says_aside(around.name) or any(name in WITHOUT_GRADIENTS for name in last)
         if isinstance(around, ast.With) and any(
             isinstance(item.context_expr, ast.Call) and called_name(item.context_expr) in WITHOUT_GRADIENTS for item in around.items
@@ -226,7 +230,16 @@ def _is_step(loop: Loop, looping: set[str]) -> bool:
 
 def _updates(loop: Loop) -> bool:
     """Whether a loop around another one updates weights itself: then the inner one is over micro batches."""
-    return any(called_name(node).lower() in UPDATES and not _is_schedule(node) for node in _own_calls(loop))
+    return any(_is_update(node) for node in _own_calls(loop))
+
+
+def _is_update(node: ast.Call) -> bool:
+    """Whether a call changes the weights; to forget old gradients, as at the beginning of an epoch, changes none.
+
+    `update` is also what meters, bars and dicts have: it counts of an optimizer.
+    """
+    name, whose = called_name(node).lower(), dotted(node.func).rpartition(".")[0].lower()
+    return name in UPDATES - {"zero_grad"} and not _is_schedule(node) and (name != "update" or "opt" in whose)
 
 
 def _is_schedule(node: ast.Call) -> bool:
@@ -272,6 +285,7 @@ def _hot_nodes(code: Code) -> tuple[ast.AST, ...]:
     around = {node for loop in loops for node in code.around(loop)}
     waiting: list[ast.AST] = [statement for loop in loops for statement in loop.body]
     waiting += [function for name in STEP_METHODS for function in functions.get(name, ()) if _is_method(code, function)]
+    waiting += [function for found in functions.values() for function in found if _is_whole_step(function, loops)]
     hot: dict[ast.AST, None] = {}
     while waiting:
         for node in ast.walk(waiting.pop()):
@@ -279,10 +293,42 @@ def _hot_nodes(code: Code) -> tuple[ast.AST, ...]:
                 continue
             hot[node] = None
             if isinstance(node, ast.Call) and not _says_aside(called_name(node)) and not every_nth(code, node):
-                called = [function for function in functions.get(called_name(node), ()) if function not in around]
+                called = [function for function in _called(code, node, functions) if function not in around]
                 _note_reached(code, node, called)
                 waiting += [function for function in called if function not in hot]
     return tuple(sorted(hot, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))))
+
+
+def _called(code: Code, node: ast.Call, functions: Mapping[str, list[Function]]) -> list[Function]:
+    """The functions that a call may mean: those of its own class where that has one of the name (`self.run_iter(batch)`)."""
+    found = functions.get(called_name(node), [])
+    if dotted(node.func).rpartition(".")[0] != "self":
+        return found
+    own = _class_of(code, node)
+    return [function for function in found if own is not None and _class_of(code, function) is own] or found
+
+
+def _class_of(code: Code, node: ast.AST) -> ast.ClassDef | None:
+    return next((around for around in code.around(node) if isinstance(around, ast.ClassDef)), None)
+
+
+def _is_whole_step(function: Function, loops: tuple[Loop, ...]) -> bool:
+    """Whether a function is one step around a loop over its micro batches: it updates weights outside of that loop.
+
+    What a function over an epoch does so after its loop is what the last step left over; its name says no step.
+    """
+    own = {node for item in function.body for node in (item, *getattr(item, "body", ()))}
+    inner = [loop for loop in loops if loop in own and not _goes_over_optimizers(loop)]
+    if not inner or "step" not in function.name.lower().split("_") or not is_step_call(function.name.lower()):
+        return False
+    within = {node for loop in inner for node in ast.walk(loop)}
+    outside = (node for node in ast.walk(function) if isinstance(node, ast.Call) and node not in within)
+    return any(_is_update(node) for node in outside)
+
+
+def _goes_over_optimizers(loop: Loop) -> bool:
+    """Whether a loop goes over the optimizers of a model, not over batches."""
+    return isinstance(loop, ast.For) and "opt" in ast.unparse(loop.iter).lower() and not _calls(loop, "backward")
 
 
 def _note_reached(code: Code, call: ast.Call, functions: Iterable[Function]) -> None:

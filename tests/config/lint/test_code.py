@@ -272,3 +272,117 @@ def test_a_function_that_trains_and_validates_trains_and_one_step_alone_is_not_e
 """
     assert lines(text) == [7]
     assert lines(text.replace("train_and_validate", "validate_trained")) == []
+
+
+WHOLE_STEP = """
+class Recipe:
+    def run(self):
+        for batches in self.step_scheduler:
+            logged = self._run_train_optim_step(batches)
+            self.log(logged)
+
+    def _forward_backward_step(self, batch):
+        batch = {key: value.to(self.device, non_blocking=True) for key, value in batch.items()}
+        loss = self.model(**batch)
+        loss.backward()
+        self.losses.append(loss.detach())
+
+    def _run_train_optim_step(self, batches):
+        tokens = torch.tensor(sum((batch["labels"] != -100).sum().item() for batch in batches))
+        tokens = self._dp_allreduce(tokens).item()
+        for batch in batches:
+            self._forward_backward_step(batch)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return torch.sum(torch.stack(self.losses)).item()
+"""
+"""The shape of NeMo Automodel's recipes (nemo_automodel/recipes/llm/train_ft.py)."""
+
+
+def test_a_step_that_is_a_function_around_its_micro_batches_is_followed():
+    lines = [problem.line for problem in lint_text("train.py", WHOLE_STEP).problems if problem.rule == "sync-in-step"]
+    text = WHOLE_STEP.splitlines()
+    assert ["allreduce" in text[line - 1] or "stack" in text[line - 1] for line in lines] == [True, True]
+
+
+def test_a_value_of_a_batch_waits_once_it_is_on_the_device():
+    asked = WHOLE_STEP.replace("        loss.backward()", '        count = batch["labels"].sum().item()\n        loss.backward()')
+    told = [problem.message for problem in lint_text("train.py", asked).problems if problem.rule == "sync-in-step"]
+    assert any(message.startswith("batch['labels'].sum().item()") for message in told)
+
+
+def test_what_an_epoch_leaves_over_makes_no_step_of_it():
+    text = """
+def train_epoch(model, loader, optimizer):
+    total = 0
+    for step, batch in enumerate(loader):
+        loss = model(batch)
+        loss.backward()
+        if (step + 1) % accumulation_steps == 0:
+            optimizer.step()
+        total += loss.detach()
+    optimizer.step()
+    return total.item()
+"""
+    assert [problem.rule for problem in lint_text("train.py", text).problems if problem.rule == "sync-in-step"] == []
+
+
+def waits(text):
+    lines = text.splitlines()
+    return [
+        lines[one.line - 1].strip() for one in lint_text("train.py", text).problems if one.rule in ("sync-in-step", "gc-each-step")
+    ]
+
+
+def test_a_loop_of_validation_is_told_by_its_class_and_its_methods_by_their_own():
+    """The loops of mmengine (runner/loops.py): a class each, whose methods have the same names."""
+    text = """
+class EpochBasedTrainLoop:
+    def run_epoch(self):
+        for index, batch in enumerate(self.dataloader):
+            self.run_iter(index, batch)
+
+    def run_iter(self, index, batch):
+        outputs = self.model.train_step(batch)
+        self.first = outputs.sum().item()
+
+
+class ValLoop:
+    def run(self):
+        for index, batch in enumerate(self.dataloader):
+            self.run_iter(index, batch)
+
+    def run_iter(self, index, batch):
+        outputs = self.model.val_step(batch)
+        self.second = outputs.sum().item()
+"""
+    assert waits(text) == ["self.first = outputs.sum().item()"]
+
+
+def test_forgetting_old_gradients_makes_no_step_of_an_epoch():
+    """The loop of ultralytics (engine/trainer.py), which collects garbage between its epochs."""
+    text = """
+def train(self):
+    while True:
+        self.optimizer.zero_grad()
+        for i, batch in enumerate(self.train_loader):
+            self.loss = self.model(batch)
+            self.loss.backward()
+            self.optimizer_step()
+        self.metrics.update(epoch=1)
+        self.clear()
+
+def clear(self):
+    gc.collect()
+"""
+    assert waits(text) == []
+
+
+def test_what_is_computed_before_training_is_no_step():
+    text = """
+def _precompute_ref_logps(self, loader):
+    for batch in loader:
+        self.found.append(self.compute_ref(self.model, batch).cpu())
+"""
+    assert waits(text) == []

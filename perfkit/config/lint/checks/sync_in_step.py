@@ -13,6 +13,8 @@ from perfkit.core.texts import say
 METHODS = frozenset({"asnumpy", "item", "tolist", "cpu", "numpy"})
 CASTS = frozenset({"float", "int", "bool"})
 FETCHED = frozenset({"loss", "losses", "grad", "grads", "norm", "output", "outputs", "logits", "acc"})
+BATCHES = frozenset({"batch", "batches", "micro_batch", "data", "sample", "inputs", "labels"})
+MOVES = frozenset({"to", "cuda", "npu", "to_device", "move_to_device", "send_to_device"})
 LIMITS = frozenset({"clip", "max", "min", "target"})
 DEVICES = frozenset({"torch", "cuda", "npu", "xpu", "hal", "ms", "mindspore", "runtime", "stream"})
 
@@ -22,6 +24,8 @@ def _check(code: Code) -> Iterator[Found]:
         return
     for node in hot_nodes(code):
         if not isinstance(node, ast.Call) or not _fetches(node) or _is_part(code, node) or _is_numpy(code, node):
+            continue
+        if _is_moved_later(code, node):
             continue
         if not every_nth(code, node):
             text = ast.unparse(node)[:80]
@@ -58,6 +62,24 @@ def _is_numpy(code: Code, node: ast.Call) -> bool:
         if isinstance(item, ast.Assign) and any(isinstance(one, ast.Name) and one.id == whose.id for one in item.targets)
     ]
     return bool(made) and all(text.startswith(("np.", "numpy.")) for text in made)
+
+
+def _is_moved_later(code: Code, node: ast.Call) -> bool:
+    """Whether a value is of a batch that the file moves to the device, and has not yet where the value is asked for."""
+    names = {found.id for found in ast.walk(node.func) if isinstance(found, ast.Name) and found.id in BATCHES}
+    moves = [
+        item
+        for item in code.nodes(ast.Assign)
+        if any(isinstance(one, ast.Name) and one.id in names for one in item.targets) and _moves(item.value)
+    ]
+    owner = next((around for around in code.around(node) if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    before = [item for item in moves if owner is None or (owner in code.around(item) and item.lineno <= node.lineno)]
+    return bool(moves) and owner is not None and not before
+
+
+def _moves(value: ast.expr) -> bool:
+    """Whether an expression copies a batch to a device."""
+    return any(isinstance(found, ast.Call) and called_name(found) in MOVES for found in ast.walk(value))
 
 
 def _fetches(node: ast.Call) -> bool:
