@@ -13,7 +13,8 @@ from benchmarks.diagnosis._rewritten import stretched
 from benchmarks.diagnosis._timed_anew import Recording, Stretched
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.explain.diagnose import Diagnosis, diagnose
+from perfkit.explain.diagnose import Diagnosis, diagnose, work
+from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding
 from perfkit.record.load import load
 
@@ -216,7 +217,8 @@ def judged(base: Base, cause: Cause, with_baseline: bool) -> Verdict:
     ratio = None
     if fits and true_ns > 0:
         best = max(fits, key=_alone)
-        ratio = (_alone(best) if cause.steps else _of_rule(found, best.rule) - _of_rule(before, best.rule)) / true_ns
+        whole_ns = _of_rule(found, run, best.rule) - _of_rule(before, recording.run, best.rule)
+        ratio = (_alone(best) if cause.steps else whole_ns) / true_ns
     return Verdict(
         base=base.name,
         cause=cause.name + (" with baseline" if with_baseline else ""),
@@ -237,9 +239,14 @@ def _alone(finding: Finding) -> float:
     return float(finding.evidence.get("cost_alone_ns", finding.cost_ns or 0))
 
 
-def _of_rule(found: Diagnosis, rule: str) -> float:
-    """What a rule has found in all."""
-    return sum(_alone(finding) for finding in found.findings if finding.rule == rule)
+def _of_rule(found: Diagnosis, run: Run, rule: str) -> float:
+    """What the step wins without all that a rule has found: two of its findings win the time that they share together."""
+    mine = [finding for finding in found.findings if finding.rule == rule]
+    losses = [finding.loss for finding in mine if finding.loss is not None]
+    if len(losses) > 1:
+        rest = [finding for finding in mine if finding.loss is None]
+        return work.price(Case(run), losses) + sum(map(_alone, rest))
+    return sum(map(_alone, mine))
 
 
 def _names(finding: Finding, cause: Cause, steps: tuple[int, ...], *, whole: bool, many: bool) -> bool:

@@ -6,7 +6,8 @@ chance (the scatter of both groups, and a least amount) and if enough steps are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -39,6 +40,9 @@ WEAKER = 0.25
 FEW_TOLD = 6
 MOST = 0.5
 """What is this share of how much longer steps are is what they are longer for."""
+
+
+Steps = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,19 @@ def episode_of(values: pd.Series, least: float) -> Episode | None:
     low = amounts[: at + 1]
     steps = tuple(sorted(int(str(step)) for step in known.index[at + 1 :]))
     return Episode(steps, float(low.mean()), _period(steps, sorted(int(str(step)) for step in known.index)))
+
+
+def together(episodes: Mapping[int, Episode]) -> list[tuple[Steps, tuple[int, ...]]]:
+    """The episodes of ranks as steps with the ranks that have them, in the order of the steps.
+
+    A rank that has one in some of the steps in which more ranks have theirs has no other one: in the rest it does not stand out.
+    """
+    counts = Counter(episode.steps for episode in episodes.values())
+    found: dict[Steps, list[int]] = {}
+    for rank, episode in episodes.items():
+        whole = [steps for steps in counts if set(steps) > set(episode.steps) and counts[steps] > counts[episode.steps]]
+        found.setdefault(max(whole, key=lambda steps: counts[steps], default=episode.steps), []).append(rank)
+    return sorted((steps, tuple(ranks)) for steps, ranks in found.items())
 
 
 def _last_usual(amounts: npt.NDArray[np.float64], fewest: int) -> int | None:

@@ -85,11 +85,30 @@ def price(case: Case, losses: Sequence[Loss]) -> int:
     rows = _apart(losses[0].removed) if len(losses) == 1 else once(pd.concat([_apart(each.removed) for each in losses]))
     replay = case.replay
     if replay is None or (not len(replay.rank)):
-        lost = (rows["duration_ns"].astype("float64") * rows["fraction"]).groupby(rows["rank"]).sum() / num_steps
-        return less_busy_ns(case, {int(str(rank)): float(amount) for rank, amount in lost.items()})
+        amounts = rows["duration_ns"].astype("float64") * rows["fraction"] / num_steps
+        lost = amounts.groupby(rows["rank"]).sum()
+        head_ns, leads = _leads_ns(case, rows, amounts)
+        rest = lost - leads.reindex(lost.index).fillna(0.0).clip(upper=head_ns)
+        return round(head_ns) + less_busy_ns(case, {int(str(rank)): float(amount) for rank, amount in rest.items()})
     shift = rows["rank"].map(lambda rank: case.run.clock.get(int(rank), 0)).astype("int64")
     common = rows.assign(start_ns=rows["start_ns"].astype("int64") + shift)
     return max(0, round(replay.won_ns(common, faster_ns) / num_steps))
+
+
+def _leads_ns(case: Case, rows: pd.DataFrame, amounts: pd.Series) -> tuple[float, pd.Series]:
+    """What the first stage of a pipeline loses before its first kernel, and what each rank does; 0 and nothing without stages.
+
+    All micro batches wait for it, but once: it is no part of the pace of the stage. What others wait meanwhile passes with it.
+    """
+    if _paced_by(case) is None or not case.run.has("kernels") or rows.empty:
+        return 0.0, amounts.iloc[:0]
+    ends = pd.MultiIndex.from_arrays([rows["rank"], rows["start_ns"] + rows["duration_ns"]])
+    firsts = case.kernels.groupby(["rank", "step"])["start_ns"].min().reset_index()
+    leads = amounts[ends.isin(pd.MultiIndex.from_frame(firsts[["rank", "start_ns"]]))]
+    by_rank = leads.groupby(rows["rank"].loc[leads.index]).sum()
+    stage = case.steps.drop_duplicates("rank").set_index("rank")["stage"].reindex(by_rank.index)
+    of_first = by_rank[(stage == case.steps["stage"].min()).to_numpy(dtype=bool)]
+    return float(of_first.max()) if len(of_first) else 0.0, by_rank
 
 
 def _joined(rows: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -116,13 +135,19 @@ def less_busy_ns(case: Case, less_ns: Mapping[int, float]) -> int:
 
 def _paced_ns(case: Case, busy: pd.Series[float]) -> float:
     """How long a step of ranks that are busy for so long is at the least."""
-    stages = case.steps.drop_duplicates("rank").set_index("rank")["stage"].reindex(busy.index)
-    known = stages.nunique() > 1 and not (stages == NO_STAGE).any() and case.run.has("collectives")
-    micro_batches = case.num_micro_batches if known else None
+    micro_batches = _paced_by(case)
     if micro_batches is None:
         return float(busy.max())
+    stages = case.steps.drop_duplicates("rank").set_index("rank")["stage"].reindex(busy.index)
     longest = busy.groupby(stages).max()
     return float(((micro_batches - 1) * longest.max() + longest.sum()) / micro_batches)
+
+
+def _paced_by(case: Case) -> int | None:
+    """How many micro batches pass the stages of a step; None where that, or the stages, are not known."""
+    stages = case.steps["stage"]
+    known = stages.nunique() > 1 and not (stages == NO_STAGE).any() and case.run.has("collectives")
+    return case.num_micro_batches if known else None
 
 
 def _for_all(case: Case, less_ns: Mapping[int, float]) -> dict[int, float]:

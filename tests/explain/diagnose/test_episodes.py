@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns
+from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns, together
 
 
 def by_step(*values: float) -> pd.Series:
@@ -90,3 +90,12 @@ def test_the_first_step_of_a_job_is_no_usual_one():
     steps = pd.DataFrame({"step": range(1, 5), "duration_ns": [220, 100, 140, 110]})
     case = SimpleNamespace(steps=steps, replay=None, moments=None, settled_steps=(2, 3, 4))
     assert price_ns(case, (3,), 20) == round((140 - 105) / 4)
+
+
+def test_a_rank_joins_the_episode_of_more_ranks_if_it_stands_out_in_some_of_its_steps():
+    found = together({rank: Episode(steps, 1.0, None) for rank, steps in enumerate([(1, 4), (1, 4), (1,), (4,), (2,)])})
+    assert found == [((1, 4), (0, 1, 2, 3)), ((2,), (4,))]
+
+
+def test_of_two_ranks_with_episodes_in_other_steps_neither_joins():
+    assert together({0: Episode((1, 4), 1.0, None), 1: Episode((1,), 1.0, None)}) == [((1,), (1,)), ((1, 4), (0,))]

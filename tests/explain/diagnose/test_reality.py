@@ -49,16 +49,36 @@ BESIDE = [
 ]
 
 
+def _base(name: str) -> Base:
+    every = (*bases(), *(Base(known, BUNDLED / folder, ()) for known, folder in BEYOND))
+    return next(base for base in every if base.name == name)
+
+
 @pytest.mark.parametrize(("name", "cause"), BESIDE, ids=[f"{name}: {cause.name}" for name, cause in BESIDE])
 def test_what_only_follows_from_a_cause_is_not_told_beside_it(name: str, cause: Cause):
-    every = (*bases(), *(Base(known, BUNDLED / folder, ()) for known, folder in BEYOND))
-    verdict = judged(next(base for base in every if base.name == name), cause, with_baseline=False)
+    verdict = judged(_base(name), cause, with_baseline=False)
     assert (verdict.right, verdict.innocents) == (True, ())
+
+
+STAGES, EIGHT = "Qwen3-0.6B, two stages, 1 step", "DLRM, 8 ranks, 6 steps"
+WAITS = [
+    (STAGES, Cause("late data", 22, ranks=(0,))),  # the first stage: every micro batch waits, but once
+    (STAGES, Cause("late data", 180)),
+    (EIGHT, Cause("late data", 8, ranks=(0,))),  # of ranks that all wait, and of steps that all do
+    ("large model, 1 step", Cause("slow copies", 5.5)),  # one of them runs before the step begins
+]
+
+
+@pytest.mark.parametrize(("name", "cause"), WAITS, ids=[f"{name}: {cause.name}" for name, cause in WAITS])
+def test_waits_at_the_start_of_steps_cost_what_they_made_the_steps_longer(name: str, cause: Cause):
+    verdict = judged(_base(name), cause, with_baseline=False)
+    assert verdict.right
+    assert verdict.cost_ratio == pytest.approx(1, abs=NEAR)
 
 
 def test_a_rank_that_is_late_in_one_step_is_told_whatever_the_other_steps_have():
     """Rank 7 comes late to the first step, and what it did before is not in the recording."""
-    recording = Recording(read(next(base for base in bases() if base.name == "DLRM, 8 ranks, 6 steps")))
+    recording = Recording(read(_base(EIGHT)))
     run = stretched(recording, joined([put_in(recording, Cause("slow host", 3.6, steps=(1, 3)))]))
     for found in (recording.run, run):
         late = [finding.subject for finding in diagnose(found).findings if finding.rule == "late-rank"]

@@ -26,7 +26,7 @@ from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
-from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.host import FEED_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.source_lines import called_from
@@ -119,8 +119,8 @@ def _finding(
     if beside:
         by_step = (by_step - table.loc[list(beside)].max(axis=0)).clip(lower=0.0)
     episode = episode_of(by_step, max(case.limit(EPISODE_SHARE) * step_ns, case.limit(FEED_LEAST)))
-    if episode is not None and episode.usual >= bar_ns and 2 * len(episode.steps) > len(by_step):
-        episode = None  # What all steps wait for lasts, though most wait longer than a few.
+    if episode is not None and episode.usual >= bar_ns and _lasts(episode, by_step):
+        episode = None
     others = means.drop(index=list(named))
     usual_ns = float(others.max()) if len(others) else _usual_ns(table, bar_ns) if episode is None else episode.usual
     cost_ns = _above_ns(case, leads, named, usual_ns)
@@ -158,6 +158,12 @@ def _finding(
     return found, cost_ns
 
 
+def _lasts(episode: Episode, by_step: pd.Series) -> bool:
+    """Whether all steps wait, and most of them longer than a few, or a few not so much longer as all do."""
+    inside_ns = float(by_step[list(episode.steps)].mean())
+    return 2 * len(episode.steps) > len(by_step) or episode.usual >= MOST * inside_ns
+
+
 def _apart_from_launching(case: Case, leads: pd.DataFrame) -> pd.DataFrame:
     """The intervals without those of ranks whose hosts are only as late with them as with everything that they launch.
 
@@ -183,7 +189,7 @@ def _by_step(leads: pd.DataFrame) -> pd.DataFrame:
 def _late(means: pd.Series, bar_ns: float) -> list[int]:
     """The ranks that begin late, the latest first."""
     ordered = means.sort_values(ascending=False, kind="stable")
-    return [int(str(rank)) for rank in ordered.index[(ordered >= max(bar_ns, 0.5 * means.max())).to_numpy()]]
+    return [int(str(rank)) for rank in ordered.index[(ordered >= bar_ns).to_numpy()]]
 
 
 def _named(case: Case, leads: pd.DataFrame, means: pd.Series, late: list[int], bar_ns: float) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import HOST_BY, STEPS_BY
-from perfkit.explain.diagnose.episodes import episode_of, price_ns
+from perfkit.explain.diagnose.episodes import episode_of, price_ns, together
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 from perfkit.explain.diagnose.source_lines import called_from
 from perfkit.explain.diagnose.thresholds import LEAST_SHARE
@@ -78,8 +78,7 @@ def _in_some_steps(case: Case, found: Calls) -> tuple[list[Finding], dict[int, S
     counts = {rank: blocking.by_step(case, rank) for rank in found}
     episodes = {rank: one for rank in found if (one := episode_of(counts[rank], case.limit(SYNC_CALLS))) is not None}
     findings = []
-    for steps in sorted({episode.steps for episode in episodes.values()}):
-        ranks = tuple(rank for rank, episode in episodes.items() if episode.steps == steps)
+    for steps, ranks in together(episodes):
         others = tuple(step for step in case.kernel_steps if step not in steps)
         inside_ns, outside_ns = (
             _cost_ns(

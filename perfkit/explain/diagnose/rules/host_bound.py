@@ -26,7 +26,7 @@ from perfkit.explain.diagnose.advice import BIND, RECORD_HOST, Action, fitting
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
-from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns, together
 from perfkit.explain.diagnose.launching import GAP_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
@@ -172,8 +172,7 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
     found = {int(rank): episode for rank in table.index if (episode := episode_of(table.loc[rank], least_ns)) is not None}
     findings = []
     gone = pd.Series(0.0, index=short.index)
-    for steps in sorted({episode.steps for episode in found.values()}):
-        ranks = tuple(rank for rank, episode in found.items() if episode.steps == steps)
+    for steps, ranks in together(found):
         inside = {rank: float(table.loc[rank].reindex(list(steps)).to_numpy(dtype=float).mean()) for rank in ranks}
         rows = short[short["rank"].isin(ranks) & short["step"].isin(steps)]
         beyond = rows["rank"].map({rank: 1.0 - found[rank].usual / inside[rank] for rank in ranks}).astype("float64")

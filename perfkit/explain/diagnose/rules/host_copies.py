@@ -76,7 +76,7 @@ def check(case: Case) -> Verdict:
         ("unnamed", UNNAMED, ("exposed_copies_unnamed_ns", "exposed_copies_unnamed_share")),
     ):
         chosen = copying & np.array([pattern.search(str(name)) is not None for name in known] or [False])[codes]
-        if (copies := case.whole(case.kernels[chosen])).empty:
+        if (copies := _within(case.steps, case.whole(case.kernels[chosen]))).empty:
             continue
         exposed = _exposed(copies, case.kernels[~chosen])
         exposed_ns = exposed["duration_ns"] * exposed["exposed"]
@@ -146,6 +146,21 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
         next=("14_timeline", "12_operators") if way == "inside" else ("14_timeline", "16_data_feed"),
         part="free",
     )
+
+
+def _within(steps: pd.DataFrame, copies: pd.DataFrame) -> pd.DataFrame:
+    """What of the copies lies in the windows of their steps: an early one runs beside the kernels of the step before."""
+    windows = steps.dropna(subset=["start_ns"]).set_index(["rank", "step"])
+    windows = windows.reindex(pd.MultiIndex.from_frame(copies[["rank", "step"]]))
+    known = windows["start_ns"].notna().to_numpy(dtype=bool)
+    starts = copies["start_ns"].to_numpy(dtype=np.int64)
+    ends = starts + copies["duration_ns"].to_numpy(dtype=np.int64)
+    begin = windows["start_ns"].fillna(0).to_numpy(dtype=np.int64)
+    end = begin + windows["duration_ns"].fillna(0).to_numpy(dtype=np.int64)
+    first = np.where(known, np.maximum(starts, begin), starts)
+    last = np.where(known, np.minimum(ends, end), ends)
+    kept: pd.DataFrame = copies.assign(start_ns=first, duration_ns=last - first)[first < last]
+    return kept
 
 
 def _exposed(copies: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
