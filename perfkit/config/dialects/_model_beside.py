@@ -14,6 +14,8 @@ from perfkit.core import catalog
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.workload import Workload
 
+LLAMA = re.compile(r"^(?:Meta-)?Llama-([23])(?:\.[01])?-(\d+b)(?=-|$)", re.IGNORECASE)
+"""How publishers spell what the catalogue calls llama3-70b; 3.1 has the shapes of 3."""
 USUAL = Workload(seq_length=huggingface.USUAL_LENGTH, micro_batch_size=1, global_batch_size=1)
 
 
@@ -43,7 +45,8 @@ def _named(name: str) -> ModelSpec | None:
 
     A folder may leave out how many parameters are active (qwen3-235b): then it is the only model that begins so.
     """
-    words = name.replace("_", "-").split("-")
+    plain = LLAMA.sub(r"llama\1-\2", name)
+    words = plain.replace("_", "-").split("-")
     starts = ["-".join(words[:count]) for count in range(len(words), 0, -1)]
     found = next((model for start in starts if start and (model := catalog.find_model(start))), None)
     if found is not None:
