@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from perfkit.config.dialects import neox_keys
+from perfkit.config.dialects import nemo_keys, neox_keys
 from perfkit.config.dialects.mindformers_keys import OPEN, STRICT
 from perfkit.config.fragments.meanings import dialects_explained, meanings
 
@@ -74,7 +74,7 @@ class _Section:
 def placed(text: str, prefer: str = "") -> Placed | None:
     """The fragment in the dialect that knows most of its keys (`prefer` wins where several do); None if no key is known."""
     blocks = _blocks(text)
-    if not blocks or neox_keys.MARK.search(text):
+    if not blocks or neox_keys.MARK.search(text) or nemo_keys.MARK.search(text):
         return None
     found = {name: _fit(blocks, name) for name in dialects_explained()}
     scores = {name: _score(blocks, name, places) for name, places in found.items()}

@@ -150,6 +150,13 @@ def test_lines_of_a_log_that_begin_in_brackets_are_no_broken_literal():
     assert [part.kind for part in explain_fragment("[rank0, 1").parts] == ["literal"]
 
 
+def test_keys_of_nemo_are_none_of_another_dialect():
+    found = explain_fragment("model:\n  activations_checkpoint_granularity: full\n  micro_batch_size: 2\n")
+    assert [part.kind for part in found.parts] == ["keys"]
+    assert "NeMo YAML" in str(found.parts[0].title)
+    assert found.problems == ()
+
+
 def test_keys_of_gpt_neox_are_no_misspelled_ones_of_another_dialect():
     text = '"pipe_parallel_size": 2,\n"model_parallel_size": 2,\n"num_layers": 12,\n'
     (part,) = explain_fragment(text).parts
