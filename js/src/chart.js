@@ -2,7 +2,7 @@
 import { afterFrame, csv, download, el, freshId, popover } from "./dom.js";
 import { hideOverlapping } from "./labels.js";
 import { loadModule } from "./load_module.js";
-import { narrowConfig, narrowed } from "./narrow.js";
+import { folded, foldedConfig, narrowConfig, narrowed } from "./narrow.js";
 import { expectedHeight } from "./reserve.js";
 import { Table } from "./table.js";
 import { onThemeChange, themed, vegaConfig } from "./theme.js";
@@ -15,6 +15,9 @@ const CANVAS_FROM_ROWS = 400;
 
 // Below, a legend in one line would be cut off at the right, and names beside bars would leave them no room.
 const NARROW = 420;
+
+// Of entries in a legend that its chart would cut off at the right; fewer, if that is still too wide.
+const MOST_COLUMNS = 5;
 
 export class Chart {
   /** `send` carries messages to the kernel; `description` is {name, title, spec, alt, sources}. */
@@ -101,12 +104,13 @@ export class Chart {
     return this.queue;
   }
 
-  async embed(columns = 2) {
+  /** Draws the structure, with `columns` of entries in its legends; 0 is as many as it says. */
+  async embed(columns = this.isNarrow() ? 2 : 0) {
     const vega = await loadModule(this.model, "vega");
     const { spec } = this.description;
     this.narrow = this.isNarrow();
-    const config = vegaConfig(this.root, this.narrow ? narrowConfig(spec.config, this.width(), columns) : spec.config);
-    const shown = this.narrow ? narrowed(spec, this.datasets, this.width()) : spec;
+    const config = vegaConfig(this.root, this.configFor(columns));
+    const shown = this.narrow ? narrowed(spec, this.datasets, this.width()) : columns ? folded(spec) : spec;
     const compiled = vega.compile({ ...themed(shown, this.root), config: undefined }, { config }).spec;
     this.sized = sizedSignals(shown, compiled);
     const rows = Math.max(0, ...Object.values(this.datasets).map(lengthOf));
@@ -128,9 +132,16 @@ export class Chart {
     this.view = view;
     if (this.sized && this.width()) view.signal("width", this.width());
     await view.initialize(host).runAsync();
-    if (this.narrow && columns > 1 && legendEnd(view) > this.width()) return this.embed(1);
+    const fewer = columns === 0 ? MOST_COLUMNS : columns - 1;
+    if (fewer > 0 && legendEnd(view) > this.width()) return this.embed(fewer);
     this.settle();
     this.drawTable();
+  }
+
+  configFor(columns) {
+    const { config } = this.description.spec;
+    if (this.narrow) return narrowConfig(config, this.width(), columns);
+    return columns ? foldedConfig(config, this.width(), columns) : config;
   }
 
   async patch() {
@@ -200,7 +211,11 @@ export class Chart {
     }
     const width = this.width();
     if (!this.sized || !this.view || !width || this.view.signal("width") === width) return;
-    this.enqueue(() => this.view.signal("width", width).runAsync().then(() => this.settle()));
+    this.enqueue(async () => {
+      await this.view.signal("width", width).runAsync();
+      if (legendEnd(this.view) > width) await this.embed();
+      this.settle();
+    });
   }
 
   /** Hides words that stand over others, and lets the keyboard scroll a drawing that is wider than its place. */

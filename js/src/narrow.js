@@ -16,13 +16,24 @@ const LEAST_CELL = 24;
 
 /** `own` configuration of a chart that is `width` pixels wide, with `columns` of entries in its legends. */
 export function narrowConfig(own = {}, width, columns) {
-  const layout = { top: { direction: "vertical", bounds: "full", margin: 6 } };
   return {
-    ...own,
+    ...foldedConfig(own, width, columns),
     axis: { ...own.axis, labelLimit: Math.round(NAMES_SHARE * width) },
     axisX: { ...own.axisX, titleAnchor: "end", labelBound: true },
-    legend: { ...own.legend, columns, layout, labelLimit: width - 28 },
   };
+}
+
+/** `own` configuration with legends one below the other, of `columns` each: in one line they would be cut off at the right. */
+export function foldedConfig(own = {}, width, columns) {
+  const layout = { top: { direction: "vertical", bounds: "full", margin: 6 } };
+  return { ...own, legend: { ...own.legend, columns, layout, labelLimit: width - 28 } };
+}
+
+/** `spec` whose legends have the columns that the configuration says. */
+export function folded(spec) {
+  const free = ([channel, given]) => [channel, given?.legend ? { ...given, legend: { ...given.legend, columns: undefined } } : given];
+  const { encoding, layer } = spec;
+  return { ...spec, ...(layer && { layer: layer.map(folded) }), ...(encoding && { encoding: Object.fromEntries(Object.entries(encoding).map(free)) }) };
 }
 
 /** `spec` with the long names of its bars over them, and legends that take as many lines as they need. */
@@ -32,7 +43,7 @@ export function narrowed(spec, datasets, width) {
     return { ...part, ...(layer && { layer: layer.map(inside) }), ...(encoding && { encoding: narrowChannels(encoding, names, width) }) };
   };
   const names = longNames(spec, datasets);
-  const drawn = fitted(inside(spec), datasets, width);
+  const drawn = fitted(inside(folded(spec)), datasets, width);
   const step = names.size && !offsets(spec) && spec.height?.step;
   return step ? { ...drawn, height: { ...spec.height, step: Math.max(step, LINE) } } : drawn;
 }
@@ -46,10 +57,7 @@ function fitted(spec, datasets, width) {
 }
 
 function narrowChannels(encoding, names, width) {
-  const changed = (channel, given) => {
-    if (channel === "y" && names.has(given.field)) return over(given, width);
-    return given.legend ? { ...given, legend: { ...given.legend, columns: undefined } } : given;
-  };
+  const changed = (channel, given) => (channel === "y" && names.has(given.field) ? over(given, width) : given);
   return Object.fromEntries(Object.entries(encoding).map(([channel, given]) => [channel, changed(channel, given)]));
 }
 

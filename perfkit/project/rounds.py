@@ -22,7 +22,7 @@ SOURCE = "the experiment log of the project, table measurement"
 _DRAWN = ("number", "title", "value", "prediction", "prediction_low", "prediction_high", "verdict", "kind")
 _IN_GOAL_UNITS = ("value", "prediction", "prediction_low", "prediction_high")
 _NO_PROJECT = "This folder is no tuning project yet. Make one below, or read a run at once on page 10."
-_FIRST = "No rounds yet. Name the first lever below and start: round 0 is what you begin with."
+_FIRST = "No rounds yet. Name the first lever and start: round 0 is what you begin with."
 _NOWHERE = "No project is open, so there are no rounds. Make one below."
 _NO_ROUNDS = "No rounds yet. Open a training log on page 01 and save it as round 0."
 
