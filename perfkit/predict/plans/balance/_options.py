@@ -8,7 +8,7 @@ alone makes the step longer than a known layout is left out too: stage s needs a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -19,10 +19,14 @@ from numpy.typing import NDArray
 from perfkit.predict.plans.balance._evaluator import Evaluator, Ints
 
 MAX_OPTIONS = 250_000
+_MAX_MIXES = 2**14
+"""How many mixes of one stage are compared, each with all others, in some 0.1 s. Every further chunk doubles them, or more."""
+_TRADED = (("bwd_ns", "wgrad_ns"), ("act_bytes",))
+"""What a mix saves by holding more."""
 
 
 class TooManyOptionsError(Exception):
-    """The options of the stages cannot be listed; the caller falls back to a search without proof."""
+    """The options of the stages are too many, or take too long, to be listed; the caller falls back to a search without proof."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,29 +64,68 @@ class OptionTable:
         self._front = lru_cache(maxsize=None)(self._front_of_type)
         self._mix = lru_cache(maxsize=None)(self._front_of_chunk)
 
-    def all_stages(self, limit_ns: int, *, most_per_chunk: int | None = None) -> list[StageOptions]:
-        """The options of every stage for a makespan of at most `limit_ns`; `most_per_chunk` leaves larger chunks out as well."""
-        options = []
+    def all_stages(self, limit_ns: int, go_on: Callable[[], bool] = lambda: True) -> list[StageOptions]:
+        """The options of every stage for a makespan of at most `limit_ns`.
+
+        Raises TooManyOptionsError for more than `MAX_OPTIONS`, and where `go_on`, asked now and then, says that they take too long.
+        """
+        options: list[StageOptions] = []
         for stage in range(self.problem.num_stages):
-            options.append(self._stage(stage, limit_ns, most_per_chunk))
-            if sum(map(len, options)) > MAX_OPTIONS:
-                raise TooManyOptionsError
+            options.append(self._stage(stage, limit_ns, MAX_OPTIONS - sum(map(len, options)), go_on))
         return options
 
-    def for_layers(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> StageOptions | None:
-        """The options of a stage that has exactly these layers, by chunk and type; None if nothing fits."""
-        found = self._fitting(stage, counts)
-        return None if found is None else StageOptions(*found)
+    def fastest(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> Ints | None:
+        """Layers by variety and chunk of the fastest mix for exactly these layers, by chunk and type; None if nothing fits.
 
-    def _stage(self, stage: int, limit_ns: int, most: int | None) -> StageOptions:
+        Where chunks have too many mixes to compare all, it is one that no single step makes faster.
+        """
+        try:
+            found = self._fitting(stage, counts)
+        except TooManyOptionsError:
+            return self._descended(stage, counts)
+        return None if found is None else np.asarray(found[0][int(found[1].sum(axis=(1, 2)).argmin())])
+
+    def _descended(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> Ints | None:
+        """From the leanest mix of every chunk, always the step to the next faster one that wins most a byte and still fits."""
+        fronts = [self._mix(chunk) for chunk in counts]
+        room = (
+            math.inf if self.problem.memory_limit_bytes is None else self.problem.memory_limit_bytes - self._static(stage, counts)
+        )
+        picks = np.array([int(front.act_bytes.argmin()) for front in fronts])
+        if self._peaks(stage, fronts, picks[None])[0] > room:
+            return None
+        while True:
+            stepped = picks - np.eye(len(picks), dtype=np.int64)[picks > 0]
+            stepped = stepped[self._peaks(stage, fronts, stepped) <= room] if len(stepped) else stepped
+            if not len(stepped):
+                return np.asarray(_pick(fronts, picks[None], "counts")[0])
+            more_ns, more_bytes = (_total(fronts, stepped, names) - _total(fronts, picks[None], names) for names in _TRADED)
+            gain = -more_ns / np.maximum(more_bytes, 1)
+            picks = stepped[int(gain.argmax())]
+
+    def _static(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> int:
+        """Bytes that a stage with these layers holds all the time."""
+        params = np.array([part.param_bytes for part in self.problem.body], dtype=np.int64)
+        layers = int((np.array(counts, dtype=np.int64) @ params).sum())
+        return self.problem.const_bytes + layers + int(self.evaluator.fixed["param_bytes"][:, stage].sum())
+
+    def _peaks(self, stage: int, fronts: list[Front], picks: Ints) -> Ints:
+        """The highest moment of what comes and goes, for mixes that are picked by chunk: (mixes, chunks) to (mixes,)."""
+        acts = _pick(fronts, picks, "act_bytes") + self.evaluator.fixed["act_bytes"][:, stage]
+        lead = self.evaluator.lead(fronts[-1].counts[picks[:, -1]])
+        return np.asarray((acts @ self.evaluator.vectors[stage].T).max(axis=1) + self.evaluator.stage_bytes[lead, stage])
+
+    def _stage(self, stage: int, limit_ns: int, room: int, go_on: Callable[[], bool]) -> StageOptions:
         problem, evaluator = self.problem, self.evaluator
         budget_ns = (limit_ns - self._lead_ns(stage)) // problem.num_microbatches
-        chunks = [list(self._chunk_counts(chunk, stage, budget_ns, most)) for chunk in range(problem.num_chunks)]
-        found = [
-            options
-            for counts in self._combinations(chunks, stage, budget_ns)
-            if (options := self._fitting(stage, counts)) is not None
-        ]
+        chunks = [list(self._chunk_counts(chunk, stage, budget_ns)) for chunk in range(problem.num_chunks)]
+        found = []
+        for counts in self._combinations(chunks, stage, budget_ns):
+            if (options := self._fitting(stage, counts)) is not None:
+                found.append(options)
+                room -= len(options[0])
+            if room < 0 or not go_on():
+                raise TooManyOptionsError
         if not found:
             shape = (len(evaluator.type), problem.num_chunks)
             return StageOptions(
@@ -98,12 +141,12 @@ class OptionTable:
         beside = sum(int(np.minimum(self.evaluator.fixed[name], 0).sum()) for name in ("fwd_ns", "bwd_ns"))
         return stage * least * (there + back) + beside
 
-    def _chunk_counts(self, chunk: int, stage: int, budget_ns: int, most: int | None) -> Iterator[tuple[int, ...]]:
+    def _chunk_counts(self, chunk: int, stage: int, budget_ns: int) -> Iterator[tuple[int, ...]]:
         """Layers by type that one chunk can hold: at the right place of the body, and not too long on their own."""
         problem = self.problem
         position, least = chunk * problem.num_stages + stage, problem.min_layers_per_chunk
         before, after = position * least, (problem.num_stages * problem.num_chunks - 1 - position) * least
-        room = min(problem.num_layers - before - after, most if most is not None else problem.num_layers)
+        room = problem.num_layers - before - after
         ranges, start = [], 0
         for index, part in enumerate(problem.body):
             stop = start + part.count
@@ -144,11 +187,12 @@ class OptionTable:
         evaluator, problem = self.evaluator, self.problem
         fronts = [self._mix(chunk) for chunk in counts]
         layers = np.array(counts, dtype=np.int64)  # chunks x types
-        params = np.array([part.param_bytes for part in problem.body], dtype=np.int64)
-        static = problem.const_bytes + int((layers @ params).sum()) + int(evaluator.fixed["param_bytes"][:, stage].sum())
+        static = self._static(stage, counts)
         acts = [front.act_bytes + evaluator.fixed["act_bytes"][chunk, stage] for chunk, front in enumerate(fronts)]
         vectors = evaluator.vectors[stage]
         sizes = [len(act) for act in acts[:-1]]
+        if math.prod(map(len, acts)) > _MAX_MIXES:
+            raise TooManyOptionsError
         grid = np.indices(sizes).reshape(len(sizes), math.prod(sizes)).T
         before = np.zeros((len(grid), len(vectors)), dtype=np.int64)
         for chunk in range(len(acts) - 1):
@@ -225,6 +269,10 @@ def _undominated(values: Ints) -> NDArray[np.int64]:
 
 def _pick(fronts: list[Front], picks: NDArray[np.int64], name: str) -> Ints:
     return np.stack([getattr(front, name)[picks[:, chunk]] for chunk, front in enumerate(fronts)], axis=-1)
+
+
+def _total(fronts: list[Front], picks: Ints, names: tuple[str, ...]) -> Ints:
+    return np.asarray(sum(_pick(fronts, picks, name).sum(axis=1) for name in names))
 
 
 def _contiguous(counts: tuple[int, ...], available: list[int]) -> bool:

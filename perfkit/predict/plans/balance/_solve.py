@@ -97,7 +97,7 @@ class Solver:
         self._raise_bound(work_bound_ns(self.evaluator))
         table = OptionTable(self.evaluator)
         try:
-            options = table.all_stages(self.best_ns)
+            options = table.all_stages(self.best_ns, lambda: self._tick(math.inf) and self._remaining_s() > 0)
         except TooManyOptionsError:
             return self._ended("heuristic")
         self._model = StageModel(self.problem, options, self._unit_ns)

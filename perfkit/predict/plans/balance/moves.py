@@ -142,10 +142,8 @@ class LayerPlanner:
         return found
 
     def _fill_stage(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> Ints:
-        options = self._table.for_layers(stage, counts)
-        if options is not None:
-            fastest = int(options.times_ns.sum(axis=(1, 2)).argmin())
-            return np.asarray(options.counts[fastest])
+        if (fastest := self._table.fastest(stage, counts)) is not None:
+            return fastest
         leanest = np.zeros((len(self.problem.varieties), self.problem.num_chunks), dtype=np.int64)
         for index in range(len(self.problem.body)):
             rows = np.flatnonzero(self.evaluator.type == index)
