@@ -31,6 +31,8 @@ PIECES = {
     "task_name,node_name,graph_name,user_tasks,\n1,5,0x1,0,Normal,1024,a.cc,1,PyNativeOutput,1,MatMul,n,g,{2-},\n",
     "log_lines": " iteration       10/     100 | consumed samples:          640 | elapsed time per iteration (ms): 1234.5 |"
     " learning rate: 1.500E-04 | global batch size:    64 | lm loss: 1.0E+01 |\n",
+    "deepspeed_lines": "[2024-05-07 10:00:05,123] [INFO] [timer.py:260:stop] epoch=0/micro_step=80/global_step=10,"
+    " RunningAvgSamplesPerSec=12.5, CurrSamplesPerSec=12.8, MemAllocated=21.3GB, MaxMemAllocated=45.1GB\n",
     "environment": "export MS_MEMORY_STATISTIC=1\n",
     "toml_tables": "[parallelism]\ntensor_parallel_degree = 8\n[compile]\nenable = true\n",
     "launch": "msrun --worker_num=16 --local_worker_num=8 run.py --config a.yaml\n",
