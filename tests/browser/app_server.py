@@ -19,7 +19,8 @@ from playwright.sync_api import Page
 
 OPEN = (tempfile.gettempdir(), str(Path(__file__).resolve().parents[1] / "data"))
 """What tests open besides the project and the samples."""
-READY = "document.documentElement.dataset.perfkitReady !== undefined"
+READY = "document.documentElement?.dataset.perfkitReady !== undefined"
+"""While a page goes to another one its document has no element for a moment."""
 
 
 @dataclass
