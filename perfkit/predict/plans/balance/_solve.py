@@ -99,7 +99,7 @@ class Solver:
         try:
             options = table.all_stages(self.best_ns, lambda: self._tick(math.inf) and self._remaining_s() > 0)
         except TooManyOptionsError:
-            return self._ended("heuristic")
+            return self._ended("time_limit" if self._cancelled or not self._remaining_s() else "heuristic")
         self._model = StageModel(self.problem, options, self._unit_ns)
         if self.problem.num_chunks > 1 and len(self.evaluator.dag.graph) <= FEW_OPERATIONS:
             model = ScheduleModel(self.evaluator, options, self._unit_ns)
