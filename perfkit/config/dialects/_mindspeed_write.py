@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfkit.config.dialects._mindspeed_keys import is_nested, nested_change
-from perfkit.config.dialects._yaml_values import block, nested
+from perfkit.config.dialects._yaml_values import new_file
 from perfkit.config.dialects.compare import full_everywhere
 from perfkit.config.dialects.dialect import Changes, Document
 from perfkit.config.dialects.splice import splice
@@ -53,7 +53,7 @@ def new(settings: Changes) -> str:
     devices = 1
     for name in names:
         devices *= sizes[name]
-    return HEADER.format(devices=devices) + block(nested({path: value for path, value in settings.items() if value is not None}))
+    return new_file(HEADER.format(devices=devices), settings)
 
 
 def _batch(plan: Plan) -> Options:

@@ -53,6 +53,11 @@ def nested(settings: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     return tree
 
 
+def new_file(header: str, settings: Mapping[tuple[str, ...], Any]) -> str:
+    """A file of the values by key path that are stated, below the comment `header`."""
+    return header + block(nested({path: value for path, value in settings.items() if value is not None}))
+
+
 def key_text(key: object) -> str:
     """A key as YAML text, quoted where it would not be a plain word."""
     text = str(key)

@@ -14,7 +14,7 @@ from perfkit.config.dialects import yaml
 from perfkit.config.dialects._megatron_plan import plan_of
 from perfkit.config.dialects._neox_settings import settings
 from perfkit.config.dialects._section import Reading, Section
-from perfkit.config.dialects._yaml_values import block, nested
+from perfkit.config.dialects._yaml_values import new_file
 from perfkit.config.dialects.dialect import Changes, Dialect, Document
 from perfkit.config.dialects.neox_keys import MARK, NAMES, OTHERS
 from perfkit.config.dialects.splice import splice
@@ -156,7 +156,7 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
 
 def new(changes: Changes) -> str:
     """A new file of settings."""
-    return HEADER + block(nested({path: value for path, value in changes.items() if value is not None}))
+    return new_file(HEADER, changes)
 
 
 def _both(*keys: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from perfkit.config.dialects._interpolated import resolved
 from perfkit.config.dialects._megatron_plan import plan_of
 from perfkit.config.dialects._nemo_settings import settings
 from perfkit.config.dialects._section import Reading, Section
-from perfkit.config.dialects._yaml_values import block, nested
+from perfkit.config.dialects._yaml_values import new_file
 from perfkit.config.dialects.dialect import Changes, Dialect, Document
 from perfkit.config.dialects.nemo_keys import MARK, read_names, stated, wide_weights
 from perfkit.config.dialects.splice import edit, value_at
@@ -74,7 +74,7 @@ def _refuse_others(reading: Reading, values: Mapping[str, Any], options: Mapping
 
 def new(changes: Changes) -> str:
     """A new file of settings."""
-    return HEADER + block(nested({path: value for path, value in changes.items() if value is not None}))
+    return new_file(HEADER, changes)
 
 
 def _below(*names: str) -> tuple[str, ...]:

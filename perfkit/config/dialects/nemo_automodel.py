@@ -12,7 +12,7 @@ from typing import Any
 from perfkit.config.dialects import yaml
 from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Reading, Section, shown
-from perfkit.config.dialects._yaml_values import block, nested
+from perfkit.config.dialects._yaml_values import new_file
 from perfkit.config.dialects.dialect import Changes, Dialect, Document
 from perfkit.config.dialects.splice import edit
 from perfkit.core.spec.optimizer import OptimizerSpec
@@ -170,7 +170,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
 
 def new(changes: Changes) -> str:
     """A new file of settings."""
-    return HEADER + block(nested({path: value for path, value in changes.items() if value is not None}))
+    return new_file(HEADER, changes)
 
 
 DIALECT = Dialect(
