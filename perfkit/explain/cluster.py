@@ -20,6 +20,8 @@ from perfkit.core.units import format_ns, significant
 from perfkit.explain import stragglers
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judged
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rules.slow_rank import CLOCK_LOWER
+from perfkit.explain.frequency import working_mhz
 from perfkit.explain.ranks import written
 
 RULES = ("slow-rank", "slow-link", "stage-imbalance")
@@ -113,7 +115,7 @@ class ClusterJudgement:
 
     def told(self) -> tuple[str, ...]:
         """Stages, ranks, links and balance in a sentence each, as one text; then what could not be judged."""
-        said = (stages_told(self.stages), self._ranks_told(), self._links_told(), self._balance_told())
+        said = (stages_told(self.stages), self._ranks_told(), self._clocks_told(), self._links_told(), self._balance_told())
         return (joined(said), *self._notes())
 
     def to_frame(self) -> pd.DataFrame:
@@ -142,6 +144,25 @@ class ClusterJudgement:
         )
         form = two if len(computing) == 2 else more
         return say(form, rank=str(int(row["rank"])), value_ns=row["value_ns"], beside=beside)
+
+    def _clocks_told(self) -> str:
+        """How fast the cores of the ranks were clocked while they did not wait: lower ones compute slower; "" without a clock."""
+        try:
+            clocks = working_mhz(self.run, list(self.run.ranks)).sort_values(kind="stable")
+        except NotMeasuredError:
+            return ""
+        if len(clocks) < 2:
+            return ""
+        lowest, usual = float(clocks.iloc[0]), float(clocks.median())
+        if lowest > usual * (1.0 - self.case.limit(CLOCK_LOWER)):
+            return say("The cores of {num} ranks are clocked alike: {mhz} MHz.", num=str(len(clocks)), mhz=significant(usual, 4))
+        return say(
+            "The cores of rank {rank} are clocked lowest: {mhz} MHz, {usual} MHz in the median of {num} ranks.",
+            rank=str(clocks.index[0]),
+            mhz=significant(lowest, 4),
+            usual=significant(usual, 4),
+            num=str(len(clocks)),
+        )
 
     def _links_told(self) -> str:
         if named := self.found("slow-link"):

@@ -18,6 +18,8 @@ from perfkit.core.run import Run
 HOW_TO_COLLECT = "on Ascend record at level 1 or 2, which writes AI Core Freq into trace_view.json or the database"
 NAME = re.compile(r"(?:ai ?core|sm|gpu|graphics).*(?:freq|clock)", re.IGNORECASE)
 _MHZ = {"Hz": 1e-6, "kHz": 1e-3, "MHz": 1.0, "GHz": 1e3}
+AWAKE = 0.6
+"""The share of its highest clock below which a core waits (800 of 1,800 MHz): what it is clocked then says nothing of its speed."""
 COLUMNS = ("rank", "name", "step", "time_ns", "duration_ns", "frequency_mhz", "ratio")
 
 
@@ -38,6 +40,14 @@ def frequencies(run: Run, ranks: list[int], *, step: int | None = None) -> pd.Da
     table = pd.concat(pieces, ignore_index=True)
     table["ratio"] = table["frequency_mhz"] / table.groupby(["rank", "name"])["frequency_mhz"].transform("max")
     return (table if step is None else table[(table["step"] == step).fillna(False)]).loc[:, list(COLUMNS)].reset_index(drop=True)
+
+
+def working_mhz(run: Run, ranks: list[int]) -> pd.Series[float]:
+    """The mean clock of the cores while they do not wait, in MHz by rank; raises NotMeasuredError where no rank has one."""
+    rows = frequencies(run, ranks)
+    awake = rows[(rows["ratio"] > AWAKE).to_numpy(dtype=bool)]
+    cycles = (awake["frequency_mhz"] * awake["duration_ns"]).groupby(awake["rank"]).sum()
+    return (cycles / awake.groupby("rank")["duration_ns"].sum().clip(lower=1)).astype("float64")
 
 
 def _held(samples: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from perfkit.record.load import load
 from tests.explain.simulated import simulated
 
 SIXTEEN = data_folder() / "traces" / "cluster_16card"
+LEVEL_1 = Path(__file__).parents[1] / "data" / "traces" / "torch_npu_db" / "level1"
 
 
 def judge(path: str | Path, **limits: Any) -> ClusterJudgement:
@@ -50,6 +52,17 @@ def test_a_simulated_slow_rank_is_named_and_comes_first():
     assert "Rank 5 computes 40.0 % longer" in judged.told()[0]
     assert judged.compared().to_frame()["rank"].iloc[0] == 5
     assert judged.compared().told().endswith("1 rank stands out.")
+
+
+def test_the_clock_of_the_cores_is_told_where_it_was_recorded():
+    recorded = load(LEVEL_1)
+    assert "The cores of 2 ranks are clocked alike: 1,800 MHz." in judge_cluster(recorded).told()[0].replace(THIN_SPACE, ",")
+    counters = recorded.frame("counters")
+    lower = ((counters["rank"] == 1) & (counters["name"] == "AI Core Freq")).to_numpy(dtype=bool)
+    counters.loc[lower, "value"] *= 0.9
+    slow = replace(recorded, tables={**recorded.tables, "counters": counters})
+    assert "rank 1 are clocked lowest" in judge_cluster(slow).told()[0]
+    assert "clocked" not in judge(SIXTEEN).told()[0]
 
 
 def test_the_ranks_of_a_slow_link_are_not_blamed():

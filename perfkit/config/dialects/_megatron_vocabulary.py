@@ -11,8 +11,13 @@ from perfkit.core.spec.model import ModelSpec
 
 TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "nemotron_2_256k.model": 256000}
 """Vocabularies by the type of a tokenizer, or by the name of its file."""
-FAMILIES = {r"llama-?3": 128256, r"llama-?2|^llama_tokenizer": 32000, r"mi[sx]tral-\d": 32000}
-"""Vocabularies by what the name of a model or of its tokenizer says of its family."""
+FAMILIES = {
+    r"llama-?3": 128256,
+    r"llama-?2|^llama_tokenizer": 32000,
+    r"mi[sx]tral-\d.*v0\.3": 32768,
+    r"mi[sx]tral-\d": 32000,
+}
+"""Vocabularies by what the name of a model or of its tokenizer says of its family, the first that fits."""
 
 
 def vocabulary(options: Section, tensor_parallel_size: int, alike: ModelSpec | None, *, gated: bool) -> int:

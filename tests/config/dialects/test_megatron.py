@@ -287,6 +287,14 @@ def test_a_command_in_a_variable_that_is_evaluated_loses_its_quotes_and_names_no
     assert not any("left out" in note for note in plan.document.notes)
 
 
+@pytest.mark.parametrize(
+    ("tokenizer", "size"),
+    [("mistralai/Mistral-7B-v0.3", 32768), ("mistralai/Mixtral-8x22B-Instruct-v0.3", 32768), ("mistralai/Mistral-7B-v0.1", 32000)],
+)
+def test_a_later_release_of_a_family_has_its_own_vocabulary(tokenizer: str, size: int):
+    assert read_text(EVALUATED.replace("deepseek-ai/DeepSeek-V3", tokenizer), "train.sh").model.vocab_size == size
+
+
 def test_elements_of_an_array_without_quotes_are_split_once_more():
     text = """A=("--num-layers 4" --hidden-size 512)
 A+=("--num-attention-heads 8" "--vocab-size 1000" "--split '99,1,0'")

@@ -335,6 +335,39 @@ def waits(text):
     ]
 
 
+FETCHED = """
+class Brain:
+    def fit_batch(self, batch):
+        loss = self.compute(batch)
+        loss.backward()
+        self.optimizer.step()
+        return RETURNED
+
+    def fit(self, loader):
+        for batch in loader:
+            loss = self.fit_batch(batch)
+            self.average = self.update_average(loss, self.average)
+
+    def update_average(self, loss, average):
+        return average + float(loss) / self.step
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "waiting"),
+    [("loss.detach().cpu()", ["return loss.detach().cpu()"]), ("loss.detach()", ["return average + float(loss) / self.step"])],
+)
+def test_a_loss_that_was_fetched_is_fetched_once(returned: str, waiting: list[str]):
+    """SpeechBrain's `update_average`: what another function has fetched is on the host, under whatever name it is passed on."""
+    assert waits(FETCHED.replace("RETURNED", returned)) == waiting
+
+
+def test_a_fetched_name_is_fetched_once_and_another_value_under_it_again():
+    begin = "for batch in loader:\n    loss = train_step(batch)\n    loss = loss.item()\n    print(loss)\n"
+    assert waits(begin) == ["loss = loss.item()"]
+    assert waits(begin + "    loss = train_step(batch)\n    print(loss)\n") == ["loss = loss.item()", "print(loss)"]
+
+
 def test_a_loop_of_validation_is_told_by_its_class_and_its_methods_by_their_own():
     """The loops of mmengine (runner/loops.py): a class each, whose methods have the same names."""
     text = """

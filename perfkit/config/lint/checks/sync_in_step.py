@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, dotted, every_nth, hot_nodes, imports, only_where
+from perfkit.config.lint.fetched import CASTS, METHODS, is_fetched
 from perfkit.config.lint.subjects import Code
 from perfkit.core.texts import say
 
-METHODS = frozenset({"asnumpy", "item", "tolist", "cpu", "numpy"})
-CASTS = frozenset({"float", "int", "bool"})
 FETCHED = frozenset({"loss", "losses", "grad", "grads", "norm", "output", "outputs", "logits", "acc"})
 BATCHES = frozenset({"batch", "batches", "micro_batch", "data", "sample", "inputs", "labels"})
 MOVES = frozenset({"to", "cuda", "npu", "to_device", "move_to_device", "send_to_device"})
@@ -23,7 +22,7 @@ def _check(code: Code) -> Iterator[Found]:
     if _drives(code):
         return
     for node in hot_nodes(code):
-        if not isinstance(node, ast.Call) or not _fetches(node) or _is_part(code, node) or _is_numpy(code, node):
+        if not isinstance(node, ast.Call) or not _fetches(code, node) or _is_part(code, node) or _is_numpy(code, node):
             continue
         if _is_moved_later(code, node):
             continue
@@ -45,7 +44,7 @@ def _drives(code: Code) -> bool:
 def _is_part(code: Code, node: ast.Call) -> bool:
     """Whether a call is the beginning of a chain that is told as a whole (`x.cpu().item()`)."""
     around = code.parents.get(node)
-    return isinstance(around, ast.Attribute) and isinstance(call := code.parents.get(around), ast.Call) and _fetches(call)
+    return isinstance(around, ast.Attribute) and isinstance(call := code.parents.get(around), ast.Call) and _fetches(code, call)
 
 
 def _is_numpy(code: Code, node: ast.Call) -> bool:
@@ -82,16 +81,17 @@ def _moves(value: ast.expr) -> bool:
     return any(isinstance(found, ast.Call) and called_name(found) in MOVES for found in ast.walk(value))
 
 
-def _fetches(node: ast.Call) -> bool:
+def _fetches(code: Code, node: ast.Call) -> bool:
     if isinstance(node.func, ast.Attribute):
         whose = dotted(node.func.value)
         if node.func.attr == "synchronize":
             return any(part in DEVICES for part in whose.split("."))
-        return node.func.attr in METHODS and not node.args and not whose.startswith(("np", "numpy", "os"))
+        plain = node.func.attr in METHODS and not node.args and not whose.startswith(("np", "numpy", "os"))
+        return plain and not (isinstance(node.func.value, ast.Name) and is_fetched(code, node.func.value))
     if called_name(node) in CASTS and len(node.args) == 1:
-        return _is_value(node.args[0])
+        return _is_value(node.args[0]) and not is_fetched(code, node.args[0])
     if called_name(node) == "print":
-        return any(_is_value(item) for item in node.args)
+        return any(_is_value(item) and not is_fetched(code, item) for item in node.args)
     return False
 
 

@@ -13,9 +13,9 @@ with as many operators, are named with those steps, also without peers.
 
 Who is never blamed: ranks that wait. A slow rank waits least in its collectives.
 
-What to do: where the clock of the cores was recorded and that of the rank is lower than its peers', heat, a power limit or a clock
-that was set is the cause. Else check clock, temperature, power limit and ECC errors of the device and the load of its host;
-exchange it; if only some operators are slower, look at the inputs that the rank gets.
+What to do: where the clock of the cores was recorded and that of the rank is lower than its peers', heat, a power limit or a
+clock that was set is the cause; where none was recorded that is said. Else check clock, temperature, power limit and ECC errors
+of the device and the load of its host; exchange it; if only some operators are slower, look at the inputs that the rank gets.
 
 For comparison the classic rule (longest computing time more than 20 % over the mean of all ranks) is shown in the evidence; it sees
 only large faults and takes stages of different load for slow ranks.
@@ -42,7 +42,7 @@ from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of
 from perfkit.explain.diagnose.excess import SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, SLOW_RANK_PERSISTENCE, SLOW_RANK_STEP_Z, SLOW_RANK_Z
 from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
-from perfkit.explain.frequency import frequencies
+from perfkit.explain.frequency import working_mhz
 
 CLASSIC_EXCESS = Threshold(
     "classic-excess", 1.2, "ratio to the mean of all ranks", "MindInsight's parallel proposer; shown, never used"
@@ -60,14 +60,16 @@ CLOCK_LOWER = Threshold(
     "share of the peers' clock",
     "chosen: healthy cards of one cluster are clocked alike to some MHz of 1,800",
 )
-AWAKE = 0.6
-"""The share of its highest clock below which a core waits (800 of 1,800 MHz): what it is clocked then says nothing of its speed."""
 MOST_PEERS = 8
 """Ranks whose clock is read beside that of the named ones."""
 SLOWER_CLOCK: Action = (
     "the cores are clocked lower than those of the peers: look for heat, a power limit or a clock that was set; "
     "exchange the device if it stays so"
 )
+NO_CLOCK: Action = {
+    "ascend": "the clock of its cores was not recorded: level 1 or 2 records AI Core Freq, which tells heat or a power limit "
+    "from other causes"
+}
 MOST_OPERATORS = 0.7
 """The share of the computing time whose operators must be slower for a rank to be."""
 ACTIONS: tuple[Action, ...] = (
@@ -114,7 +116,7 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
     who = _named(culprits.ranks)
     loss = _loss(case, culprits, rows)
     cost_ns = _summed_ns(case, culprits, rows) if loss is None else work.price(case, [loss])
-    clock, advised = _clock(case, culprits.ranks)
+    clock, actions = _clock(case, culprits.ranks)
     return Finding(
         rule=RULE.name,
         title=say(
@@ -137,7 +139,7 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
             **_classic(case, culprits.ranks),
             **clock,
         },
-        actions=fitting(case, (*advised, *ACTIONS)),
+        actions=fitting(case, actions),
         cost_ns=cost_ns,
         severity=work.severity_of(case, cost_ns),
         next=("jitter",) if culprits.transient else (),
@@ -147,20 +149,17 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
 
 
 def _clock(case: Case, ranks: tuple[int, ...]) -> tuple[dict[str, float], tuple[Action, ...]]:
-    """The clock of the named ranks over that of their peers, and what follows where it is lower; nothing without a recorded one."""
+    """The clock of the named ranks over that of their peers, and what to do, by whether it is lower, alike or not recorded."""
     peers = [rank for rank in case.run.ranks if rank not in ranks][:MOST_PEERS]
     try:
-        rows = frequencies(case.run, [*ranks, *peers])
+        clocks = working_mhz(case.run, [*ranks, *peers])
     except NotMeasuredError:
-        return {}, ()
-    awake = rows[(rows["ratio"] > AWAKE).to_numpy(dtype=bool)]
-    cycles = (awake["frequency_mhz"] * awake["duration_ns"]).groupby(awake["rank"]).sum()
-    clocks = cycles / awake.groupby("rank")["duration_ns"].sum().clip(lower=1)
+        return {}, (*ACTIONS, NO_CLOCK)
     own, others = clocks.reindex(list(ranks)).dropna(), clocks.reindex(peers).dropna()
     if own.empty or others.empty:
-        return {}, ()
+        return {}, (*ACTIONS, NO_CLOCK)
     ratio = float(own.median() / others.median())
-    return {"clock_ratio_to_peers": ratio}, ((SLOWER_CLOCK,) if ratio <= 1.0 - case.limit(CLOCK_LOWER) else ())
+    return {"clock_ratio_to_peers": ratio}, ((SLOWER_CLOCK, *ACTIONS) if ratio <= 1.0 - case.limit(CLOCK_LOWER) else ACTIONS)
 
 
 def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
@@ -187,7 +186,7 @@ def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
         return Verdict((), evidence)
     lost = work.loss(work.scaled_kernels(case, (slow,)), fraction=1.0 - float(np.exp(-abs(excess))))
     cost_ns = work.price(case, [lost])
-    clock, advised = _clock(case, (slow,))
+    clock, actions = _clock(case, (slow,))
     evidence |= clock
     finding = Finding(
         rule=RULE.name,
@@ -199,7 +198,7 @@ def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
         ),
         subject={"ranks": (slow,)},
         evidence=evidence,
-        actions=fitting(case, (*advised, *ACTIONS)),
+        actions=fitting(case, actions),
         cost_ns=cost_ns,
         severity=work.severity_of(case, cost_ns),
         loss=lost,

@@ -133,8 +133,10 @@ def test_a_slow_rank_that_is_clocked_as_its_peers_has_another_cause():
     (found,) = judged(clocked(run, dict.fromkeys(range(8), 1800.0))).findings
     assert found.evidence["clock_ratio_to_peers"] == pytest.approx(1.0)
     assert SLOWER_CLOCK not in found.actions
+    assert not any("clock of its cores was not recorded" in action for action in found.actions)
     (unrecorded,) = judged(run).findings
     assert "clock_ratio_to_peers" not in unrecorded.evidence
+    assert "clock of its cores was not recorded" in unrecorded.actions[-1]
 
 
 @pytest.mark.parametrize(
