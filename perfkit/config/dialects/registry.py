@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfkit.config.dialects._started import Started, started
+from perfkit.config.dialects._unread import unread_program
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
@@ -36,6 +37,8 @@ def read_document(document: Document) -> Plan:
     if not found:
         if begun := started(document.text, document.path):
             return _read_started(document, begun)
+        if why := unread_program(document.text):
+            raise InputError(document.name, [why])
         wanted = [f"{dialect.title}: looks for {dialect.looks_for}" for dialect in dialects()]
         raise InputError(document.name, ["the content is in no configuration dialect that perfkit reads", *wanted])
     if len(found) > 1:

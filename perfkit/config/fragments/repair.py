@@ -5,16 +5,20 @@ Comments, and lines of prose in Chinese, keep their full-width punctuation: it i
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from dataclasses import dataclass
+from string import ascii_letters
 
 from perfkit.core.texts import say
 
 INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060\u00ad"), None)
 SPACES = dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2007\u2009\u202f\u3000"), " ")
+_WIDE_LETTERS = "ＡＢＣＤＥＦＧＨＩＪＫＬＭＮＯＰＱＲＳＴＵＶＷＸＹＺａｂｃｄｅｆｇｈｉｊｋｌｍｎｏｐｑｒｓｔｕｖｗｘｙｚ"
 WIDE = str.maketrans(
-    "：，；（）［］｛｝【】＝．％＋－＊／＜＞＂＇＿“”‘’、０１２３４５６７８９", ":,;()[]{}[]=.%+-*/<>\"'_\"\"'',0123456789"
+    _WIDE_LETTERS + "：，；（）［］｛｝【】＝．％＋－＊／＜＞＂＇＿“”‘’、０１２３４５６７８９",
+    ascii_letters.swapcase() + ":,;()[]{}[]=.%+-*/<>\"'_\"\"'',0123456789",
 )
 _IDEOGRAPH = re.compile(r"[\u4e00-\u9fff]")
 _BEHIND_LIST = re.compile(r"^(\s*[^#\n]*?:\s*\[[^\[\]#]*(?:\[[^\[\]#]*\][^\[\]#]*)*\])\s*([^\s,#\]\)}][^#\n]*?)(\s*(?:#.*)?)$")
@@ -23,6 +27,10 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)\s*[\w-]*\s*$")
 _PROMPT = re.compile(r"\s*(?:\[[^\]\n]*@[^\]\n]*\]\s*[#$]|\$|[\w.-]+@[\w.-]+:[^\s#$]*[#$]|>>>)\s+(?=\S)")
 _DASH = re.compile(r"(\s*)([\u2013\u2014])(?=[a-z])")
 _DIGITS = str.maketrans("OolI", "0011")
+_MISREAD = re.compile(r"(?<=:)(\s*)(Ture|Trne|Treu|True[.;]|Fa[1I]se|Faise|Flase|Fasle|Fales|False[.;])(?=\s*(?:#|$))")
+"""Words for yes and no as they are misread or mistyped."""
+_TAB_BEHIND = re.compile(r"^(\s*[\w.'\"-]+:)[ ]*\t\s*")
+_QUOTED = re.compile(r"^\s*>(?: |$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ def readable(text: str) -> Repaired:
     for undone, note in (
         (_without_numbers(plain), "numbers of lines are left out"),
         (_newer(plain), "a diff: its new lines are read"),
+        (_unquoted(plain), "marks of a quotation are left out"),
     ):
         if undone is not None:
             plain = undone
@@ -70,19 +79,34 @@ def _newer(lines: list[str]) -> list[str] | None:
     return ["" if line[:1] in ("-", "@") or line.startswith("+++") else line[1:] for line in lines]
 
 
+def _unquoted(lines: list[str]) -> list[str] | None:
+    quoted = any(lines) and all(_QUOTED.match(line) for line in lines if line.strip())
+    return [_QUOTED.sub("", line) for line in lines] if quoted else None
+
+
 def braced(text: str) -> Repaired:
-    """Members of a JSON object, copied without its braces, with these; any other text as it is."""
+    """Members of a JSON object or a Python dict, copied without its braces or the first one, with these; other text as it is."""
     body = text.strip().rstrip(",")
-    if not re.match(r'"[\w.-]+"\s*:', body):
+    if not re.match(r"""(["'])[\w.-]+\1\s*:""", body):
         return Repaired(text, ())
-    whole = "{" + body + "}"
-    try:
-        json.loads(whole)
-    except (ValueError, RecursionError):
+    whole = next((one for one in ("{" + body + "}", "{" + body) if _is_object(one)), "")
+    if not whole:
         return Repaired(text, ())
     return Repaired(
         text.replace(body, whole, 1).rstrip().rstrip(","), ("members of an object without its braces: these are added",)
     )
+
+
+def _is_object(text: str) -> bool:
+    """Whether a text is one JSON object or one Python dict."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return isinstance(ast.literal_eval(text), dict)
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return False
 
 
 def without_hanging(text: str) -> Repaired:
@@ -116,9 +140,16 @@ def _as_yaml(line: str) -> tuple[str, list[str]]:
     if "\t" in indent:
         fixed = indent.expandtabs(2) + line.lstrip()
         changes.append("indented with a tab, which YAML refuses; two spaces stand for each")
+    if _TAB_BEHIND.match(fixed):
+        fixed = _TAB_BEHIND.sub(r"\1 ", fixed)
+        changes.append("a tab behind the colon, which PyYAML refuses; a space stands for it")
     if found := _BEHIND_LIST.match(fixed):
         fixed = found[1] + found[3]
         changes.append(say("{text} behind the closed list is left out", text=repr(found[2].strip())))
+    if word := _MISREAD.search(fixed):
+        read = "True" if word[2].startswith("T") else "False"
+        changes.append(say("{text} is read as {read}", text=repr(word[2]), read=repr(read)))
+        fixed = f"{fixed[: word.start(2)]}{read}{fixed[word.end(2) :]}"
     key, colon, value = fixed.partition(":")
     code, comment = _without_comment(value)
     quoted = "'" in code or '"' in code

@@ -35,6 +35,11 @@ _KNOWN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[0-9A-Z]{12,}|xox[bap]-[\w-]{10,}"
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
 )
+_SPACED = re.compile(
+    rf"(?P<before>^[ \t]*(?:ENV|ARG|setenv|set|export)[ \t]+(?P<name>{_NAME})[ \t]+)(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s=]\S*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""An assignment without a sign: of a Dockerfile, or of a C shell."""
 _IN_ADDRESS = re.compile(
     r"(?P<before>\b[a-z][a-z0-9+.-]*://(?:[^\s/:@]*:)?)(?P<value>(?<=:)(?<!://)[^\s/@]+|(?<=://)[^\s/:@]{16,})(?=@)", re.IGNORECASE
 )
@@ -60,6 +65,6 @@ def masked(text: str) -> tuple[str, int]:
         count += 1
         return f"{groups.get('before') or ''}{MASK}"
 
-    for pattern in (_BEARER, _ASSIGNED, _OPTION, _KEYED, _COMMANDS, _IN_ADDRESS, _KNOWN):
+    for pattern in (_BEARER, _ASSIGNED, _SPACED, _OPTION, _KEYED, _COMMANDS, _IN_ADDRESS, _KNOWN):
         text = pattern.sub(hide, text)
     return text, count

@@ -95,7 +95,9 @@ def explain_fragment(text: str, plan: Plan | None = None, *, name: str = "pasted
         )
     shown, num_secrets = masked(text)
     read = readable(shown)
-    repaired = braced(read.text)
+    shown, num_wide = masked(read.text)  # of names and signs that were full-width
+    num_secrets += num_wide
+    repaired = braced(shown)
     notes = (
         [say("secrets masked, of which the value is neither kept nor shown: {number}", number=num_secrets)] if num_secrets else []
     )

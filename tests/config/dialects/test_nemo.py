@@ -263,3 +263,18 @@ def test_micro_batches_that_follow_from_the_batches_are_no_error():
     ] == []
     few = lint_text("llama3_70b.yaml", text(global_batch_size="64")).problems
     assert "micro-less-than-stages" in {problem.rule for problem in few}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("_target_: nemo.collections.llm.api.pretrain\ntrainer:\n  devices: 8\n", "NeMo-Run"),
+        ("import nemo_run as run\nrecipe = run.Partial(pretrain)\n", "NeMo 2, a recipe in Python"),
+        ("from megatron.bridge.recipes.llama import llama3_8b_pretrain_config\n", "Megatron-Bridge, a recipe in Python"),
+    ],
+)
+def test_a_recipe_that_is_a_program_is_named_with_what_to_open(text: str, named: str):
+    with pytest.raises(InputError, match=r"run_config\.yaml") as raised:
+        read_text(text, "recipe")
+    assert named in raised.value.problems[0]
+    assert len(raised.value.problems) == 1

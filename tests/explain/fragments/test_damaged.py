@@ -28,6 +28,10 @@ READ = {
     "TP=2 PP=4": ["environment"],
     "export\tTP=2；PP=4": ["environment"],
     "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP": ["keys"],
+    "> parallel_config:\n>   data_parallel: 8": ["keys"],
+    "\tdata_parallel:\t8\n\tmodel_parallel:\t4": ["keys"],
+    "'data_parallel': 8, 'model_parallel': 4}": ["literal"],
+    "ｅｘｐｏｒｔ\u3000ＨＣＣＬ＿ＢＵＦＦＳＩＺＥ＝２００": ["environment"],
 }
 HALVES = (
     "recompute_config:\n  recompute: [4, 0",
@@ -44,6 +48,9 @@ SECRETS = (
     "--hidden-size 64 --password 0123456789abcdef0123456789abcdef01234567",
     "obs:\n  sk: 0123456789abcdef0123456789abcdef01234567",
     "export PROXY=http://user:0123456789abcdef0123456789abcdef01234567@proxy:8080",
+    "export ＰＡＳＳＷＯＲＤ＝0123456789abcdef0123456789abcdef01234567",
+    "ENV API_KEY 0123456789abcdef0123456789abcdef01234567",
+    "setenv MY_TOKEN 0123456789abcdef0123456789abcdef01234567",
     "curl -H 'Authorization: Bearer 0123456789abcdef0123456789abcdef01234567'",
 )
 
@@ -117,6 +124,13 @@ def test_a_launch_line_tells_its_variables_and_options():
     assert "--num-layers: 32" in text
     assert "--swap-optimizer: on; memory and time" in text
     assert "nproc" not in text
+
+
+def test_a_misread_yes_or_no_and_a_tab_behind_a_colon_are_read_and_said():
+    (part,) = explain_fragment("recompute_config:\n  recompute: Ture\n  select_recompute:\tFa1se # no").parts
+    assert part.corrected.split("\n")[1:3] == ["  recompute: True", "  select_recompute: False # no"]
+    assert sum("is read as" in str(line) for line in part.says) == 2
+    assert explain_fragment("name: Tureen\nother: 'Ture'").parts[0].corrected == ""
 
 
 def test_a_size_with_a_comma_is_told_what_to_write():

@@ -125,7 +125,7 @@ def _claims(line: str) -> bool:
     measured = sum(_MEASURED.match(cell) is not None for cell in cells)
     names = len(cells) > 3 and not measured and all(len(cell) <= MAX_NAME and not set(cell) & set(":={}()") for cell in cells)
     spaced = len(cells) > 2 and (measured > 1 or names or _RULE.match(line) is not None)
-    return _BAR.match(line) is not None or (line.count("\t") > 1 and bool(line.strip())) or spaced
+    return _BAR.match(line) is not None or line.strip().count("\t") > 1 or spaced
 
 
 FRAGMENT = FragmentKind(
