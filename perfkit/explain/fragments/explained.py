@@ -95,8 +95,8 @@ def explain_fragment(text: str, plan: Plan | None = None, *, name: str = "pasted
         )
     shown, num_secrets = masked(text)
     read = readable(shown)
-    shown, num_wide = masked(read.text)  # of names and signs that were full-width
-    num_secrets += num_wide
+    shown, num_torn = masked(read.text)  # of names that invisible characters had torn
+    num_secrets += num_torn
     repaired = braced(shown)
     notes = (
         [say("secrets masked, of which the value is neither kept nor shown: {number}", number=num_secrets)] if num_secrets else []

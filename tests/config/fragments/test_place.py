@@ -103,8 +103,62 @@ def test_a_secret_is_masked_once(text):
     assert masked(found) == (found, 0)
 
 
+SECRET = "Zq7xK9mP2wZq7xK9mP2wZq7x"
+
+
 @pytest.mark.parametrize(
-    "text", ["PASS: 12 tests", "forward_pass=True", "num_pass: 3", "auth: none", "git@host.com:a/b", "s3://b/a@b"]
+    "text",
+    [
+        "export GITHUB_PAT=%s",
+        "os.environ['X_TOKEN'] = '%s'",
+        "os.environ.setdefault('WANDB_API_KEY', '%s')",
+        "-----BEGIN PRIVATE KEY-----\n%s\n%s",
+        "key: |\n  -----BEGIN RSA PRIVATE KEY-----\n  %s\n  -----END RSA PRIVATE KEY-----\nparallel_config:",
+        '"private": "-----BEGIN PRIVATE KEY-----\\n%s\\n-----END PRIVATE KEY-----"',
+        "docker login -u me -p %s registry.example.org",
+        "machine example.org login me password %s",
+        "env:\n- name: HF_TOKEN\n  value: %s",
+        '{"name": "DB_PASSWORD", "value": "%s"}',
+        "| HF_TOKEN | %s |",
+        "HF_TOKEN\t%s",
+        "huggingface_hub.login('%s')",
+        "密码为%s",
+        "ＡＰＩ＿ＫＥＹ＝%s",
+        "API_KEY＝“%s”",
+        "T0KEN=%s",
+        "Authorization: Basic %s",
+        "ENV API_KEY %s",
+    ],
+)
+def test_no_form_of_a_secret_is_left(text: str):
+    """Whoever asks gets none: `masked` is the one door of `explain`, of the paste box and of `lint`."""
+    given = text.replace("%s", SECRET)
+    found, count = masked(given)
+    assert SECRET[:10] not in found
+    assert count == 1
+    assert masked(found) == (found, 0)
+    assert found.count("\n") == given.count("\n")
+    assert "PRIVATE" not in text or ("END" in text) == ("-----END" in found)
+    assert "parallel_config" not in text or found.endswith("parallel_config:")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PASS: 12 tests",
+        "forward_pass=True",
+        "num_pass: 3",
+        "auth: none",
+        "git@host.com:a/b",
+        "s3://b/a@b",
+        "NUM_TOKENS\t4096000",
+        "num_experts_per_token = chosen",
+        "while (token := read()):",
+        "if token == ','",
+        "printf %s TOKEN | sha256sum",
+        '("num_experts_per_token", "moe_topk")',
+        "tokenize='byte-level'",
+    ],
 )
 def test_what_only_sounds_like_a_secret_is_kept(text):
     assert masked(text) == (text, 0)
