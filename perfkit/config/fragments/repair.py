@@ -183,8 +183,8 @@ def _readable(line: str) -> tuple[str, list[str]]:
 
 
 def _spaced_keys(code: str) -> str:
-    """A space behind the colon of a key, which the full-width one does not need."""
-    return re.sub(r"^(\s*[\w.'\"\\]+):(?=[^\s:/\\])", r"\1: ", code)
+    """A space behind the colons of keys, also in braces, which full-width ones do not need."""
+    return re.sub(r"((?:^|[{,])\s*[\w.'\"\\]+):(?=[^\s:/\\])", r"\1: ", code)
 
 
 def _without_comment(line: str) -> tuple[str, str]:

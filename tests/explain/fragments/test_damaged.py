@@ -28,6 +28,8 @@ READ = {
     "TP=2 PP=4": ["environment"],
     "export\tTP=2；PP=4": ["environment"],
     "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP": ["keys"],
+    "{data_parallel: 8, model_parallel: 4}": ["literal"],
+    "{data_parallel：8，model_parallel：4}": ["literal"],
     "> parallel_config:\n>   data_parallel: 8": ["keys"],
     "\tdata_parallel:\t8\n\tmodel_parallel:\t4": ["keys"],
     "'data_parallel': 8, 'model_parallel': 4}": ["literal"],

@@ -1,4 +1,4 @@
-"""A Python or JSON literal: settings as a dict, the table that says which device has which rank, or a bare list of counts."""
+"""A Python or JSON literal, or YAML in braces: settings as a dict, a table of ranks by device, or a bare list of counts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,16 @@ def _parsed(text: str) -> Any:
     try:
         return _value(ast.parse(text.strip(), mode="eval").body)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return _flow(text)
+
+
+def _flow(text: str) -> dict[Any, Any] | None:
+    """A mapping of YAML in braces, whose words need no quotes; None for any other text, also for a set of words."""
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
         return None
+    return found if isinstance(found, dict) and None not in found.values() else None
 
 
 def _value(node: ast.expr) -> Any:
