@@ -151,13 +151,14 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
 def _clock(case: Case, ranks: tuple[int, ...]) -> tuple[dict[str, float], tuple[Action, ...]]:
     """The clock of the named ranks over that of their peers, and what to do, by whether it is lower, alike or not recorded."""
     peers = [rank for rank in case.run.ranks if rank not in ranks][:MOST_PEERS]
+    unknown = ACTIONS if case.run.kind == "simulated" else (*ACTIONS, NO_CLOCK)  # nobody can record what was never run
     try:
         clocks = working_mhz(case.run, [*ranks, *peers])
     except NotMeasuredError:
-        return {}, (*ACTIONS, NO_CLOCK)
+        return {}, unknown
     own, others = clocks.reindex(list(ranks)).dropna(), clocks.reindex(peers).dropna()
     if own.empty or others.empty:
-        return {}, (*ACTIONS, NO_CLOCK)
+        return {}, unknown
     ratio = float(own.median() / others.median())
     return {"clock_ratio_to_peers": ratio}, ((SLOWER_CLOCK, *ACTIONS) if ratio <= 1.0 - case.limit(CLOCK_LOWER) else ACTIONS)
 

@@ -137,6 +137,8 @@ def test_a_slow_rank_that_is_clocked_as_its_peers_has_another_cause():
     (unrecorded,) = judged(run).findings
     assert "clock_ratio_to_peers" not in unrecorded.evidence
     assert "clock of its cores was not recorded" in unrecorded.actions[-1]
+    (planned,) = judged(replace(run, kind="simulated")).findings
+    assert not any("not recorded" in action for action in planned.actions)
 
 
 @pytest.mark.parametrize(
