@@ -23,6 +23,8 @@ from tests.notebook_format import pages
 OpenPage = Callable[..., Page]
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 ABOUT_RECORDINGS = tuple(path.stem for path in pages() if re.match(r"00|1[0-7]|20", path.stem))
+SETTLED = """() => !document.querySelector('.pk-panel[data-state="loading"]')"""
+"""No step is computed anew: while one is, its line of progress stands above the chart that it had."""
 OF_ONE_S_OWN = ("torch_npu_pp2dp2", "kineto_h100", "mindinsight/run_3")
 
 
@@ -31,6 +33,7 @@ def test_pages_of_a_recording_of_one_s_own_fit_the_widest_and_the_narrowest_wind
     for name in ABOUT_RECORDINGS:
         page = open_page(name, f"run={TRACES / recording}")
         page.emulate_media(color_scheme="dark")
+        page.wait_for_function(SETTLED)
         first = page.evaluate(FIRST_SIGHT)
         assert first is None or first <= FIRST_SIGHT_PX, name
         assert set(page.evaluate(LINES_OF_WAITING)) <= {1}, name
