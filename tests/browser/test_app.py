@@ -100,6 +100,14 @@ def test_another_host_name_gets_no_answer(server):
     assert status_of(f"{server.url}perfkit/health") == 200
 
 
+def test_a_request_to_another_host_would_fail_a_test_and_gets_no_answer(page):
+    page.set_content("<img src='http://elsewhere.example/'>")
+    page.wait_for_function("document.images[0].complete")
+    assert "request to http://elsewhere.example/" in page.problems
+    assert page.evaluate("document.images[0].naturalWidth") == 0
+    page.problems.clear()
+
+
 def test_a_page_that_does_not_exist_says_so(server, browser):
     page = browser.new_page()
     assert page.goto(f"{server.url}77_none").status == 404
