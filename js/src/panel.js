@@ -46,7 +46,7 @@ class Panel {
     this.main = el("div", { class: "pk-main" }, this.figures, this.controlBox);
     // Shown by the style sheet only where a page has several panels; one alone is named by the page.
     this.heading = el("h2", { class: "pk-title" }, model.get("title"));
-    this.root = el("section", { class: "pk pk-panel", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
+    this.root = el("section", { class: "pk pk-panel pk-undrawn", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
       this.heading, this.status, this.sentence, this.main, this.notes, this.codeBox, this.actionBox, this.outcome, this.tableBox);
     // JupyterLab binds bare letters and arrows, and asks the focused element itself whether it may.
     this.root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
@@ -321,13 +321,19 @@ class Panel {
     const { state } = this.model.get("status");
     if (state === "loading") return;
     if (state !== "result") {
-      finish(this.key);
+      this.finish();
       return;
     }
     if (this.isLate()) return;
     // Data and structure may arrive in either order; the promise of the newest drawing counts.
     const drawn = this.drawn;
-    drawn?.then(() => this.drawn === drawn && finish(this.key));
+    drawn?.then(() => this.drawn === drawn && this.finish());
+  }
+
+  /** What stands below is shown from now on: it was not before, as the room that this panel takes was not known. */
+  finish() {
+    this.root.classList.remove("pk-undrawn");
+    finish(this.key);
   }
 }
 

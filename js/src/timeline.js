@@ -66,7 +66,7 @@ class Timeline {
         el("div", { class: "pk-tl-top" }, this.corner, this.ruler), this.lost, this.scroll, this.tip));
     this.main = el("div", { class: "pk-tl-main" }, this.face,
       this.live, el("details", { class: "pk-note pk-tl-keys" }, el("summary", {}, t("Keys")), el("p", { id: help }, HELP)), this.details.root);
-    this.root = el("section", { class: "pk pk-panel pk-tl", "aria-label": this.model.get("label"), "data-panel": this.model.get("name"), "data-lm-suppress-shortcuts": "true" },
+    this.root = el("section", { class: "pk pk-panel pk-tl pk-undrawn", "aria-label": this.model.get("label"), "data-panel": this.model.get("name"), "data-lm-suppress-shortcuts": "true" },
       this.sentence, this.notes, this.status, this.main);
     const onKey = (event) => {
       // JupyterLab would take single letters for shortcuts of its own, and so would the timeline that this one is drawn below.
@@ -170,6 +170,7 @@ class Timeline {
     for (const box of [this.sentence, this.notes]) box.hidden = !shown;
     if (shown !== (this.main.parentNode === this.root)) this.root[shown ? "append" : "removeChild"](this.main); // lanes of nothing are none
     this.pair.changed();
+    if (status.state !== "loading") this.root.classList.remove("pk-undrawn"); // its room is known
     if (status.state === "loading") begin(this.key);
     else if (!shown) finish(this.key);
     else this.redraw();

@@ -246,9 +246,21 @@ CUT_ON_PAPER = """() => {
 """What a sheet of paper would cut off, what cannot be pressed on it, and what a dark page would leave unreadable."""
 
 
+LAYOUT_SHIFT = """() => new Promise((done) => {
+  const unasked = (list) => list.getEntries().filter((one) => !one.hadRecentInput);
+  const asked = new PerformanceObserver((list) => done(unasked(list).reduce((sum, one) => sum + one.value, 0)));
+  asked.observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(0), 500); // a page that never shifted tells nothing
+})"""
+"""How much of the screen moved, and how far, since the page was asked for: the browser's own measure, without unit."""
+SHOWN_ANYWAY_MS = 10_000
+"""After so long what stands below a panel is shown though the panel has no answer yet."""
+
+
 @pytest.mark.parametrize("name", [path.stem for path in pages()])
 def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     page = open_page(name)
+    assert page.evaluate(LAYOUT_SHIFT) <= 0.1 or page.evaluate("performance.now()") > SHOWN_ANYWAY_MS
     assert page.locator("h1").inner_text().endswith("?")
     panels = page.locator("section[data-panel]")
     assert panels.count() >= 1
