@@ -27,6 +27,9 @@ FEW_ROWS = 12
 WIDEST_CELL = 110
 """Pixels: so few columns that they would be wider leave the rest of the width free."""
 FEW_COLUMNS = 3
+MOST_NUMBERS = 8
+"""Ends of links beside one another that leave room for a rate in each cell, on a phone too."""
+ENDS = {"source": "from rank", "target": "to rank"}
 FULL_COLOUR = 0.02
 """Twice the deviation from which a rule looks at a rank: what is a tenth of a percent off is drawn white."""
 STAGE_PIXELS = 44
@@ -65,14 +68,17 @@ def rank_grid(rows: Rows, *, words: str, axes: str, scale: str) -> alt.LayerChar
 def _cells(base: alt.Chart, marks: alt.Chart, cells: list[dict[str, Any]], rows: Rows) -> alt.LayerChart:
     layers = [marks]
     if len(cells) <= MOST_LABELS:
-        # A light ring keeps the numbers legible on every colour.
-        ring = base.mark_text(fontSize=11, fontWeight=600, stroke="white", strokeWidth=3, opacity=0.85)
-        text = base.mark_text(fontSize=11, fontWeight=600, color="#1b1b1b")
-        layers += [layer.encode(text=alt.Text("rank:N")) for layer in (ring, text)]
+        layers += _numbers(base, alt.Text("rank:N"))
     columns = len({cell["place"] for cell in cells})
     num_rows = len({cell["row"] for cell in cells})
     chart = alt.LayerChart(layer=layers, width=_across(columns), height={"step": 34 if num_rows <= FEW_ROWS else 18})
     return theme.with_rows(chart, rows)
+
+
+def _numbers(base: alt.Chart, text: alt.Text) -> list[alt.Chart]:
+    """The words of cells; a light ring keeps them legible on every colour."""
+    ring = base.mark_text(fontSize=11, fontWeight=600, stroke="white", strokeWidth=3, opacity=0.85)
+    return [layer.encode(text=text) for layer in (ring, base.mark_text(fontSize=11, fontWeight=600, color="#1b1b1b"))]
 
 
 def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
@@ -109,13 +115,15 @@ def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
 
 
 def link_matrix(rows: Rows) -> alt.LayerChart:
-    """Draw the bandwidth of every link: senders from left to right, receivers from top to bottom; slow links are ringed.
+    """Draw the bandwidth of every link with the ends that are more from left to right; slow links are ringed.
 
     `rows` has the data set "links" with `source`, `target`, `gb_per_s`, `slowness`, `transport`, `operation` and `slow`.
     """
+    ends = {name: len({row[name] for row in rows["links"]}) for name in ENDS}
+    across, down = sorted(ends, key=lambda name: -ends[name])
     base = alt.Chart(alt.NamedData("links")).encode(
-        x=alt.X("source:O", title="from rank", axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
-        y=alt.Y("target:O", title="to rank", axis=alt.Axis(labelOverlap=True)),
+        x=alt.X(f"{across}:O", title=ENDS[across], axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
+        y=alt.Y(f"{down}:O", title=ENDS[down], axis=alt.Axis(labelOverlap=True)),
     )
     cells = base.mark_rect(cursor="pointer").encode(
         color=alt.Color("gb_per_s:Q", title="GB/s", scale=alt.Scale(scheme=theme.SEQUENTIAL)),
@@ -129,9 +137,10 @@ def link_matrix(rows: Rows) -> alt.LayerChart:
         ],
     )
     rings = base.transform_filter("datum.slow").mark_rect(fillOpacity=0, stroke=theme.FREE, strokeWidth=3)
-    columns, num_rows = (len({row[end] for row in rows["links"]}) for end in ("source", "target"))
-    height: Any = {"step": 24} if num_rows <= 2 * FEW_ROWS else 420
-    return theme.with_rows(alt.LayerChart(layer=[cells, rings], width=_across(columns), height=height), rows)
+    numbers = _numbers(base, alt.Text("gb_per_s:Q", format=",.3~r")) if ends[across] <= MOST_NUMBERS else []
+    height: Any = {"step": 34} if ends[down] <= FEW_ROWS else {"step": 24} if ends[down] <= 2 * FEW_ROWS else 420
+    chart = alt.LayerChart(layer=[cells, *numbers, rings], width=_across(ends[across]), height=height)
+    return theme.with_rows(chart, rows)
 
 
 def _across(columns: int) -> Any:

@@ -1,7 +1,7 @@
 """Theme: the colour of every thing that perfkit draws, assigned once for pages, report and timeline.
 
 Categories use the colours of Okabe and Ito (2008), which stay apart under the common colour-vision deficiencies. A path of a
-breakdown has the colour of its first levels; deeper paths get tints of it. Text, axes and grid have no colour here: the page
+breakdown has the colour of its first levels; deeper paths get shades of it. Text, axes and grid have no colour here: the page
 gives them, so that one specification serves light and dark. `TEXT` and `MUTED` stand for the page's own text colours wherever
 a mark needs them.
 """
@@ -67,7 +67,12 @@ PASSES: Mapping[str, str] = {"forward": COMPUTING, "backward": SKY, "recompute":
 COVERAGE_STATES: Mapping[str, str] = {"present": SKY, "partial": YELLOW, "empty": "#DDDDDD", "missing": "#E8A377"}
 
 _OTHERS = (COMPUTING, COMMUNICATION, GREEN, DATA, SKY, FREE, YELLOW, BUBBLE)
-_TINT_STEP = 0.28
+_LIGHTER = (0.0, 0.28, 0.5, 0.14, 0.4)
+"""Shares of white in the parts of one thing, neighbours far apart; more of it would be lost on a light page."""
+_DARKER = (1.0, 0.7, 0.84, 0.62, 0.76)
+"""What the parts of a pale thing keep of its brightness: at most 3:1 is lost to a dark page, and none to a light one."""
+_PALE = 0.3
+"""Luminance from which a colour has less than 3:1 to white."""
 
 STRUCTURE: Final = "_perfkit_structure"
 """Attribute of a chart that `drawn_once` made: the same chart without rows. A changed copy of the chart has lost it."""
@@ -85,7 +90,7 @@ def path_scale(paths: Sequence[str]) -> alt.Scale:
 
 
 def path_colors(paths: Iterable[str]) -> list[str]:
-    """One colour a path: its own or its nearest parent's, each further path of one parent a step lighter."""
+    """One colour a path: its own or its nearest parent's, each further path of one parent a shade of it."""
     colors: list[str] = []
     seen: dict[str, int] = {}
     unknown: dict[str, str] = {}
@@ -95,7 +100,7 @@ def path_colors(paths: Iterable[str]) -> list[str]:
             root = path.split("/", maxsplit=1)[0]
             unknown.setdefault(root, _OTHERS[len(unknown) % len(_OTHERS)])
         base = PATH_COLORS.get(root) or unknown[root]
-        colors.append(_tint(base, seen.get(root, 0)))
+        colors.append(_shade(base, seen.get(root, 0)))
         seen[root] = seen.get(root, 0) + 1
     return colors
 
@@ -171,8 +176,17 @@ def _known_root(path: str) -> str | None:
     return None
 
 
-def _tint(color: str, steps: int) -> str:
-    """`color` mixed with white; three steps at most, so that it stays visible on a light page."""
-    share = min(_TINT_STEP * steps, 0.66)
+def luminance(color: str) -> float:
+    """Relative luminance of an sRGB colour as WCAG 2 has it, 0 (black) to 1 (white)."""
+    parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _shade(color: str, number: int) -> str:
+    """The shade of that number of `color`: darker where it is pale, since a lighter one would be lost on a light page."""
+    pale = luminance(color) > _PALE
+    steps = _DARKER if pale else _LIGHTER
+    share = steps[number % len(steps)]
     channels = (int(color[start : start + 2], 16) for start in (1, 3, 5))
-    return "#" + "".join(f"{round(channel + (255 - channel) * share):02X}" for channel in channels)
+    return "#" + "".join(f"{round(one * share if pale else one + (255 - one) * share):02X}" for one in channels)

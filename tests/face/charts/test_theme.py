@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit.face.charts import theme
+from perfkit.face.charts.plans import STEP_PARTS
 from perfkit.face.charts.spec import columns, split
 
 
@@ -27,7 +29,20 @@ def test_the_categories_have_the_colours_of_okabe_and_ito():
     ]
 
 
-@given(st.lists(st.sampled_from(["computing/a", "computing/b", "computing/c", "free", "x/1", "x/2", "y"]), unique=True))
+def test_the_parts_of_a_step_are_seen_on_the_ground_of_either_theme():
+    style = (Path(theme.__file__).parents[1] / "widgets" / "_widgets.css").read_text(encoding="utf-8")
+    light, dark = (theme.luminance(ground) for ground in list(dict.fromkeys(re.findall(r"--pk-surface: (#[0-9a-f]{6})", style))))
+    assert light > 0.9 and dark < 0.1
+    contrast = {
+        part: min((max(one, ground) + 0.05) / (min(one, ground) + 0.05) for ground in (light, dark))
+        for part, one in ((part, theme.luminance(color)) for part, color in zip(STEP_PARTS, theme.path_colors(STEP_PARTS), strict=True))
+    }
+    assert min(contrast.values()) >= 2.1  # of Okabe and Ito's orange on white and of the lightest blue
+    waits = [part for part in STEP_PARTS if part.startswith("communication/")][1:]
+    assert min(contrast[part] for part in waits) >= 3
+
+
+@given(st.lists(st.sampled_from(["computing/a", "computing/b", "computing/c", "computing/d", "computing/e", "free", "x/1", "x/2", "y"]), unique=True))
 def test_parts_of_one_thing_have_different_colours(paths):
     colors = theme.path_colors(paths)
     assert len(colors) == len(paths)
