@@ -70,7 +70,7 @@ _OTHERS = (COMPUTING, COMMUNICATION, GREEN, DATA, SKY, FREE, YELLOW, BUBBLE)
 _LIGHTER = (0.0, 0.28, 0.5, 0.14, 0.4)
 """Shares of white in the parts of one thing, neighbours far apart; more of it would be lost on a light page."""
 _DARKER = (1.0, 0.7, 0.84, 0.62, 0.76)
-"""What the parts of a pale thing keep of its brightness: at most 3:1 is lost to a dark page, and none to a light one."""
+"""What the parts of a pale thing keep of its brightness: those of communication then have 3:1 to a light and to a dark page."""
 _PALE = 0.3
 """Luminance from which a colour has less than 3:1 to white."""
 
