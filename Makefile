@@ -8,7 +8,7 @@ PORT ?= 8866
 PROJECT ?= project
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: install app lab test test-unit lint format bench bench-soak fuzz screenshots docs lock environment wheel wheelhouse install-matrix deployment sbom js browser edit clean
+.PHONY: install app lab test test-all-but-browser test-unit lint format bench bench-soak fuzz screenshots docs lock environment wheel wheelhouse install-matrix deployment sbom js browser edit clean
 
 install: $(VENV)/.installed
 
@@ -34,9 +34,11 @@ lab: install  ## the same pages as notebooks in JupyterLab
 	@$(BIN)/perfkit serve $(PROJECT) --lab
 
 test: install browser  ## everything: lint, types, contracts, unit tests, notebooks, browser
-	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 $(BY_FILE) --no-loadscope-reorder -m "not browser" tests
+	@$(MAKE) --no-print-directory -j 2 lint test-all-but-browser
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m browser tests/browser
+
+test-all-but-browser: install
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) --no-loadscope-reorder -m "not browser" tests
 
 test-unit: install  ## the quick half: no browser, no notebooks
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) --no-loadscope-reorder -m "not browser and not slow" tests
