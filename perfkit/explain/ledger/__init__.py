@@ -27,6 +27,7 @@ from perfkit.core.units import format_ns, format_ratio
 from perfkit.explain import stragglers
 from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
 from perfkit.explain.ledger._host import FAR_LONGER as FAR_LONGER
+from perfkit.explain.ledger._host import at_work_ns as at_work_ns
 from perfkit.explain.ledger._paint import shared as shared
 from perfkit.explain.ledger._rank import AFTER as AFTER
 from perfkit.explain.ledger._rank import BEFORE as BEFORE

@@ -219,6 +219,12 @@ def _worked(host: Host, starts: Ints, called: Ints) -> Ints:
     return until(own, called) - until(own, starts)
 
 
+def at_work_ns(run: Run, rank: int, times: Intervals) -> Ints:
+    """How much of each of these times the host of a rank ran operators or calls that launch, in ns; 0 where that is not known."""
+    host, _ = host_of(run, rank)
+    return np.zeros(len(times.starts), dtype=np.int64) if host is None else _worked(host, times.starts, times.ends)
+
+
 def _blocked(host: Host, starts: Ints, called: Ints) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.object_]]:
     """Whether the host had waited for the device when each idle time began, and the call in which it did."""
     names = np.full(len(starts), None, dtype=object)

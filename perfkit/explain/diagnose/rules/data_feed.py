@@ -30,7 +30,8 @@ from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of
 from perfkit.explain.diagnose.host import FEED_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.source_lines import called_from
-from perfkit.explain.ledger import causes
+from perfkit.explain.ledger import at_work_ns, causes
+from perfkit.record.overlap import Intervals
 
 FEED_SHARE = Threshold(
     name="feed-share",
@@ -173,12 +174,26 @@ def _apart_from_launching(case: Case, leads: pd.DataFrame) -> pd.DataFrame:
     before = (idle["place"] == "before").to_numpy(dtype=bool)
     late, fed = idle["cause"].isin(LATE).to_numpy(dtype=bool), (idle["cause"] == causes.FEED).to_numpy(dtype=bool)
     parts = {"inside": late & (idle["place"] == "inside").to_numpy(dtype=bool), "before": before, "fed": before & fed}
-    parts["at_work"] = before & (idle["cause"] == causes.LAUNCHING).to_numpy(dtype=bool)
     sums = pd.DataFrame({name: idle[which].groupby("rank")["duration_ns"].sum() for name, which in parts.items()}).fillna(0.0)
-    told = sums[["fed", "at_work"]].max(axis=1) >= host.LOADED * sums["before"]
-    alike = sums.index[((sums["before"] <= launching.SPREAD * sums["inside"]) & ~told).to_numpy()]
-    kept: pd.DataFrame = leads[~(leads["rank"].isin(alike).to_numpy(dtype=bool) & leads["lead"].to_numpy(dtype=bool))]
+    as_late = (sums["before"] <= launching.SPREAD * sums["inside"]) & (sums["fed"] < host.LOADED * sums["before"])
+    rows = idle[before & idle["rank"].isin(sums.index[as_late.to_numpy()]).to_numpy(dtype=bool)]
+    at_work = _at_work_ns(case, rows).reindex(sums.index).fillna(0.0)
+    untold = sums.index[(as_late & (at_work < host.LOADED * sums["before"])).to_numpy()]
+    alike = leads["rank"].isin(untold).to_numpy(dtype=bool)
+    kept: pd.DataFrame = leads[~(alike & leads["lead"].to_numpy(dtype=bool))]
     return kept
+
+
+def _at_work_ns(case: Case, before: pd.DataFrame) -> pd.Series:
+    """By rank how long the launches before first kernels are late for operators that the host runs, in ns."""
+    late = before["duration_ns"].where(before["cause"] == causes.LAUNCHING, 0)
+    rows = before.assign(late_ns=late, end_ns=before["start_ns"] + before["duration_ns"])
+    gaps = rows.groupby(["rank", "gap"]).agg({"start_ns": "min", "end_ns": "max", "late_ns": "sum"}).astype("int64")
+    found = {}
+    for rank, own in gaps.groupby("rank"):
+        worked = at_work_ns(case.run, int(str(rank)), Intervals(own["start_ns"].to_numpy(), own["end_ns"].to_numpy()))
+        found[rank] = float(np.minimum(own["late_ns"].to_numpy(), worked).sum())
+    return pd.Series(found, dtype="float64")
 
 
 def _by_step(leads: pd.DataFrame) -> pd.DataFrame:
