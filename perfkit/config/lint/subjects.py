@@ -9,10 +9,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from perfkit.config.dialects.dialect import Document
+from perfkit.config.dialects.launchers import handed, in_one_word, inside
 from perfkit.config.dialects.read import read_text
 from perfkit.config.dialects.registry import dialect_named, recognised
 from perfkit.config.fragments.secrets import masked
@@ -195,16 +197,18 @@ def _is_whole(config: Config, sizes: Mapping[str, Sequence[str]]) -> bool:
 
 
 def environment_of(file: str, text: str) -> Environment:
-    """The assignments of a script or a file of `NAME=value` lines, also several on one line before a command.
+    """The assignments of a script or a file of `NAME=value` lines, also several on one line before a command or handed to one.
 
     Values of secrets are masked.
     """
-    variables = []
     text, _ = masked(text)
-    for number, line in enumerate(text.splitlines(), 1):
-        for name, value in _assignments(line):
-            variables.append(Variable(name=name, value=value, line=number))
-    return Environment(file=file, text=text, variables=variables)
+    alone = inside(text)
+    lines = in_one_word(alone).splitlines()
+    set_there = [(number, name, value) for number, line in enumerate(lines, 1) for name, value in _assignments(line)]
+    variables = sorted((*set_there, *handed(alone)), key=itemgetter(0))
+    return Environment(
+        file=file, text=text, variables=[Variable(name=name, value=value, line=line) for line, name, value in variables]
+    )
 
 
 def _assignments(line: str) -> Iterator[tuple[str, str]]:
@@ -216,12 +220,15 @@ def _assignments(line: str) -> Iterator[tuple[str, str]]:
         words = list(lexer)
     except ValueError:
         words = line.split()
+    is_command = False
     for word in words:
-        if word in ("export", "set", "env", ";", "&&"):
-            continue
-        if (found := EXPORT.match(word)) is None:
-            return
-        yield found[1], found[2].rstrip(";")
+        if word in (";", "&&"):
+            is_command = False
+        elif not is_command and word not in ("export", "set", "env"):
+            found = EXPORT.match(word)
+            is_command = found is None
+            if found is not None:
+                yield found[1], found[2].rstrip(";")
 
 
 def code_of(file: str, text: str) -> Code:

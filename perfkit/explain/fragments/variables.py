@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from perfkit.config.dialects.launchers import CONTAINER, PROGRAMS, in_one_word, inside
 from perfkit.config.fragments.meanings import ENVIRONMENT, meanings
 from perfkit.config.fragments.secrets import MASK
 from perfkit.config.lint.subjects import Environment
@@ -19,12 +20,14 @@ SIZES = {
     "GBS": "global batch size",
 }
 """What variables of launch scripts are, by the names that most of them use."""
-PROGRAMS = (
-    r"(?:msrun|torchrun|mpirun|mpiexec|srun|deepspeed|accelerate\s+launch|python3?(?:\.\d+)?\s+(?:-\w\s+\S+\s+)*\S+|bash\s+\S+\.sh)"
-)
-"""Programs that start a training."""
-STARTED = re.compile(rf"^\s*(?:[A-Z_]\w*=\S+\s+)+{PROGRAMS}\b")
-"""Variables of one command, in front of it."""
+_FIRST = r"(?:(?:cd|source|\.|export|set)\s[^\n]*?(?:&&|;)\s*)?(?:nohup\s+|time\s+|exec\s+|sudo\s+|env\s+)*"
+_STARTS = re.compile(rf"^\s*{_FIRST}(?:[A-Za-z_]\w*=\S*\s+)*{PROGRAMS}\b")
+_CONTAINER = re.compile(rf"^\s*(?:nohup\s+|time\s+|exec\s+|sudo\s+)*{CONTAINER}")
+
+
+def starts_program(line: str) -> bool:
+    """Whether a line starts a training, by itself or in a container, whatever stands before the program."""
+    return _CONTAINER.match(line) is not None or _STARTS.match(in_one_word(inside(line))) is not None
 
 
 def variable_lines(environment: Environment) -> list[str]:

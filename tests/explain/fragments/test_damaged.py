@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.lint import lint_text
 from perfkit.explain.fragments import explain_fragment
 
@@ -126,6 +128,47 @@ def test_a_launch_line_tells_its_variables_and_options():
     assert "--num-layers: 32" in text
     assert "--swap-optimizer: on; memory and time" in text
     assert "nproc" not in text
+
+
+COMMAND = "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --swap-optimizer"
+STARTED_BY = (
+    f"docker run --rm -it --name x --device /dev/davinci0 -e HCCL_BUFFSIZE=400 -v /a:/b image:1 {COMMAND}",
+    f'sudo docker run --ipc=host \\\n  --env HCCL_BUFFSIZE=400 \\\n  image:1 \\\n  bash -c "cd /w && {COMMAND}"',
+    f"docker exec -it x bash -c '\n  cd /w\n  export HCCL_BUFFSIZE=400\n  {COMMAND}'",
+    f"kubectl -n team exec -it worker-0 -c main -- env HCCL_BUFFSIZE=400 {COMMAND}",
+    f"singularity exec --nv --env A=1,HCCL_BUFFSIZE=400 image.sif {COMMAND}",
+    f"srun --nodes=2 --ntasks-per-node=1 --export=ALL,HCCL_BUFFSIZE=400 {COMMAND}",
+    f"ssh node1 'cd /w && HCCL_BUFFSIZE=400 {COMMAND}'",
+    f"HCCL_BUFFSIZE=400 numactl --cpunodebind=0 --membind=0 nsys profile -o out {COMMAND}",
+    f"cd /w && export HCCL_BUFFSIZE=400; {COMMAND}",
+)
+
+
+@pytest.mark.parametrize("text", STARTED_BY)
+def test_a_launch_line_is_the_same_whatever_it_is_started_by(text):
+    found = explain_fragment(text)
+    (part,) = found.parts
+    assert part.kind == "launch"
+    assert "torchrun" in str(part.title) or "srun" in str(part.title)
+    told = says(text)
+    assert "HCCL_BUFFSIZE = 400: " in told
+    assert [line for line in told.split("\n") if line.startswith("--")] == [
+        "--num-layers: 32",
+        "--swap-optimizer: on; memory and time: optimizer states wait on the host",
+    ]
+    assert {one.name: one.value for one in part.figures} == {"devices": 16, "nodes": 2, "devices a node": 8}
+    options = parse(text, "run.sh", FLAGS, LISTS).values
+    assert options["num_layers"] == 32
+    assert not {"rm", "name", "device", "ipc", "env", "nv", "cpunodebind", "membind"} & options.keys()
+
+
+def test_what_a_launch_line_does_not_say_is_not_made_up():
+    part = explain_fragment("torchrun --nproc_per_node 8 --nnodes $NNODES train.py").parts[0]
+    assert [one.name for one in part.figures] == ["devices a node"]
+    part = explain_fragment("mpirun -np 16 -x HCCL_BUFFSIZE=400 python train.py").parts[0]
+    assert part.figures[0].value == 16
+    assert explain_fragment("docker pull image:1").prose
+    assert [one.kind for one in explain_fragment("docker run -e TP=2 image bash\ndocker ps").parts] == ["launch"]
 
 
 def test_a_misread_yes_or_no_and_a_tab_behind_a_colon_are_read_and_said():

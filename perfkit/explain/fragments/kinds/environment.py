@@ -11,7 +11,7 @@ from perfkit.core.figure import Figure, figure
 from perfkit.core.texts import say
 from perfkit.core.units import MIB
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
-from perfkit.explain.fragments.variables import STARTED, variable_lines
+from perfkit.explain.fragments.variables import starts_program, variable_lines
 
 _LINE = re.compile(r"^\s*(?:export\s+\w+=|set(?:env)?\s+[A-Z]\w*[= ]|(?:[A-Z][A-Z0-9_]{2,}|GLOG_v)=(?!\s*\())")
 _SEVERAL = re.compile(r"\s*(?:export\s+)?[A-Z][A-Z0-9_]*=[^\s=;]+(?:[\s;]+(?:export\s+)?[A-Z][A-Z0-9_]*=[^\s=;]+)+[\s;]*")
@@ -69,7 +69,7 @@ FRAGMENT = FragmentKind(
     looks_for="lines such as `export NAME=value` or `os.environ[...] = ...`",
     order=20,
     claims=lambda line: (
-        ((_LINE.match(line) or _SEVERAL.fullmatch(line)) is not None and STARTED.match(line) is None) or _OS.match(line) is not None
+        ((_LINE.match(line) or _SEVERAL.fullmatch(line)) is not None and not starts_program(line)) or _OS.match(line) is not None
     ),
     read=_read,
 )

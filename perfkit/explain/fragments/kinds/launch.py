@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.launchers import in_one_word, inside
 from perfkit.config.dialects.megatron import OPTION
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.lint.subjects import environment_of
@@ -15,23 +16,27 @@ from perfkit.core.figure import figure
 from perfkit.core.texts import say
 from perfkit.explain.fragments.effects import option_lines
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
-from perfkit.explain.fragments.variables import PROGRAMS, STARTED, variable_lines
+from perfkit.explain.fragments.variables import starts_program, variable_lines
 
-_LINE = re.compile(rf"^\s*(?:nohup\s+|time\s+|exec\s+)*(?:[A-Z_]\w*=\S+\s+)*{PROGRAMS}\b")
-WORKERS = ("worker_num", "num_processes", "nproc", "np", "n")
-EACH = ("local_worker_num", "nproc_per_node", "num_gpus")
-NODES = ("nnodes", "num_nodes", "num_machines")
-_SHORT = re.compile(r"(?<!\S)-(np|n)\s+(\d+)")
+WORKERS = ("worker_num", "num_processes", "nproc")
+TASKS = ("ntasks", "np", "n")
+"""What a queue starts: processes, or launchers of them."""
+EACH = ("local_worker_num", "nproc_per_node", "num_gpus", "ntasks_per_node")
+NODES = ("nnodes", "num_nodes", "num_machines", "nodes", "N")
+_SHORT = re.compile(r"(?<!\S)-(np|n|N)\s+(\d+)")
+MAX_LINES = 200
+_IN_QUOTES = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 
 
 def _read(piece: Piece) -> Part:
+    command = in_one_word(inside(piece.text))
     try:
-        found = parse(piece.text, piece.name, FLAGS, LISTS).values
+        found = parse(command, piece.name, FLAGS, LISTS).values
     except InputError as error:
         broken = tuple(piece.problem("launch-broken", "error", problem) for problem in error.problems)
         return Part(kind=FRAGMENT.name, title="a launch line that cannot be split into words", problems=broken)
-    values: dict[str, Any] = {**found, **{name: int(number) for name, number in _SHORT.findall(piece.text)}}
-    devices, nodes, each = _devices(values, piece.text)
+    values: dict[str, Any] = {**found, **{name: int(number) for name, number in _SHORT.findall(command)}}
+    devices, nodes, each = _devices(values, command)
     problems = []
     plan = piece.plan
     if devices is not None and plan is not None and devices != plan.num_devices:
@@ -45,21 +50,21 @@ def _read(piece: Piece) -> Part:
     ]
     return Part(
         kind=FRAGMENT.name,
-        title=say("a launch line of {program}", program=_program(piece.text)),
-        says=(*_variables(piece), *_says(values, piece.text, devices), *_options(piece)),
+        title=say("a launch line of {program}", program=_program(command)),
+        says=(*_variables(piece), *_says(values, command, devices), *_options(command, piece.name)),
         figures=tuple(stated),
         problems=tuple(problems),
     )
 
 
 def _variables(piece: Piece) -> list[str]:
-    return variable_lines(environment_of(piece.name, piece.text)) if STARTED.match(piece.text) else []
+    return variable_lines(environment_of(piece.name, piece.text))
 
 
-def _options(piece: Piece) -> list[str]:
+def _options(command: str, name: str) -> list[str]:
     """Megatron's options behind the script, those of the program that starts it left out."""
-    _, script, behind = piece.text.partition(".py ")
-    return option_lines(parse(behind, piece.name, FLAGS, LISTS).values) if script and OPTION.search(behind) else []
+    _, script, behind = command.partition(".py ")
+    return option_lines(parse(behind, name, FLAGS, LISTS).values) if script and OPTION.search(behind) else []
 
 
 def _program(text: str) -> str:
@@ -68,11 +73,14 @@ def _program(text: str) -> str:
 
 
 def _devices(values: Mapping[str, Any], text: str) -> tuple[int | None, int | None, int | None]:
-    each, nodes, all_of = _first(values, EACH), _first(values, NODES), _first(values, WORKERS)
+    each, nodes, all_of, tasks = (_first(values, names) for names in (EACH, NODES, WORKERS, TASKS))
     if all_of is not None:
         return all_of, nodes or (all_of // each if each else None), each
     if each is not None:
-        return each * (nodes or 1), nodes or 1, each
+        nodes = nodes or (None if any(name in values for name in NODES) else tasks or 1)
+        return each * nodes if nodes else None, nodes, each
+    if tasks is not None:
+        return tasks, nodes, None
     tail = re.search(r"\.sh\s+[\"'].*[\"']\s+(\d+)(?:\s+(\d+))?", text)
     return (int(tail[1]), None, int(tail[2]) if tail[2] else None) if tail else (None, nodes, None)
 
@@ -96,13 +104,20 @@ def _says(values: Mapping[str, Any], text: str, devices: int | None) -> Iterator
         yield "it does not say how many processes are started" if _program(text) != "python" else "one process"
 
 
+def _goes_on(text: str, line: str) -> bool:
+    """Whether a launch line goes on below: behind a backslash, or in quotes that are not closed."""
+    if not starts_program(text.lstrip("\n").split("\n")[0]) or text.count("\n") > MAX_LINES:
+        return False
+    return text.rstrip().endswith("\\") or not {"'", '"'}.isdisjoint(_IN_QUOTES.sub("", text))
+
+
 FRAGMENT = FragmentKind(
     name="launch",
     title="a launch line",
     looks_for="a command such as msrun, torchrun, mpirun, or python with a script",
     order=25,
-    claims=lambda line: _LINE.match(line) is not None,
+    claims=starts_program,
     read=_read,
     alone=True,
-    holds=lambda text, line: text.rstrip().endswith("\\") and _LINE.match(text.lstrip("\n").split("\n")[0]) is not None,
+    holds=_goes_on,
 )
