@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,8 @@ from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
 MAX_CHARACTERS = 1_000_000
 COUNTED = ("", "steps", "sequences")
+_RULED = re.compile(r"\s*(?:-{3,}|\.{3}|={3,}|\*{3,})\s*")
+"""Lines between two documents or two sections, which say nothing themselves."""
 COLUMNS = ("part", "kind", "what", "value", "source")
 
 
@@ -108,6 +111,7 @@ def explain_fragment(text: str, plan: Plan | None = None, *, name: str = "pasted
             prose += [(piece.line + offset, line) for offset, line in enumerate(piece.text.split("\n")) if line.strip()]
         else:
             parts.append(replace(_part(kind, piece), line=piece.line))
+    prose = [one for one in prose if not parts or not _RULED.fullmatch(one[1])]
     return Explained(parts=tuple(parts), prose=tuple(prose), notes=(*notes, *read.notes, *repaired.notes))
 
 

@@ -36,6 +36,7 @@ READ = {
     "\tdata_parallel:\t8\n\tmodel_parallel:\t4": ["keys"],
     "'data_parallel': 8, 'model_parallel': 4}": ["literal"],
     "ｅｘｐｏｒｔ\u3000ＨＣＣＬ＿ＢＵＦＦＳＩＺＥ＝２００": ["environment"],
+    "---\nparallel_config:\n  data_parallel: 8\n---\nrunner_config:\n  batch_size: 2\n...": ["keys", "keys"],
 }
 HALVES = (
     "recompute_config:\n  recompute: [4, 0",
@@ -168,6 +169,7 @@ def test_what_a_launch_line_does_not_say_is_not_made_up():
     part = explain_fragment("mpirun -np 16 -x HCCL_BUFFSIZE=400 python train.py").parts[0]
     assert part.figures[0].value == 16
     assert explain_fragment("docker pull image:1").prose
+    assert explain_fragment("---").prose
     assert [one.kind for one in explain_fragment("docker run -e TP=2 image bash\ndocker ps").parts] == ["launch"]
 
 
