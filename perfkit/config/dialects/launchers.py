@@ -6,7 +6,9 @@ has. Texts keep their lines.
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator
 
 PROGRAMS = (
@@ -31,19 +33,35 @@ _HANDED = re.compile(
     rf"(?:\"([A-Za-z_]\w*=[^\"\n]*)\"|'([A-Za-z_]\w*=[^'\n]*)'|((?:ALL,|NONE,)?[A-Za-z_]\w*={_VALUE}))"
 )
 _KEPT = re.compile(rf"{_HANDED.pattern}|(\\\r?\n)")
+_SET_FOR_IMAGE = re.compile(r"^([ \t]*)ENV[ \t]+(?:([A-Za-z_]\w*)[ \t]+(?![ \t=]))?", re.MULTILINE)
+_STARTED_BY_IMAGE = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[.*\])[ \t\r]*$", re.MULTILINE)
 _WORD = r"\s*(?:\"((?:\\.|[^\"\\])*)\"|'([^']*)')"
 _REMOTE = re.compile(rf"(?<![\w./-])ssh(?:\s+-\S+){{0,8}}\s+[^-\s]\S*\s{_WORD}", re.DOTALL)
 _IN_ONE_WORD = re.compile(_SHELL + _WORD, re.DOTALL)
 
 
 def inside(text: str) -> str:
-    """The text with programs that a container, a tool or another node runs as commands of their own, after what they are handed."""
+    """The text with programs that a container, a tool or another node runs as commands of their own, after what they are handed.
+
+    Of the lines of a Dockerfile `ENV` becomes `export`, and what `CMD` or `ENTRYPOINT` starts a command.
+    """
+    text = _SET_FOR_IMAGE.sub(lambda found: f"{found[1]}export " + (f"{found[2]}=" if found[2] else ""), text)
+    text = _STARTED_BY_IMAGE.sub(lambda found: _words(found[1]) or found[0], text)
     return _COMMAND.sub(lambda found: _alone(found[0]), _REMOTE.sub(_unquoted, text))
 
 
 def in_one_word(text: str) -> str:
     """The text with commands that a shell is given in one word (`bash -c "..."`) as commands of their own."""
     return _IN_ONE_WORD.sub(_unquoted, _REMOTE.sub(_unquoted, text))
+
+
+def _words(listed: str) -> str:
+    """A command whose words stand in a JSON list; empty for another one."""
+    try:
+        words = json.loads(listed)
+    except ValueError:
+        return ""
+    return shlex.join(words) if all(isinstance(word, str) for word in words) else ""
 
 
 def _unquoted(found: re.Match[str]) -> str:

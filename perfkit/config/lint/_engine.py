@@ -28,7 +28,7 @@ from perfkit.core.texts import say
 LARGEST_BYTES = 20_000_000
 CONFIGS = (".yaml", ".yml", ".json", ".toml", ".sh", ".args", ".txt")
 PIECES = (".yaml", ".yml")
-ENVIRONMENTS = (".sh", ".env", ".bash", ".txt")
+ENVIRONMENTS = (".sh", ".env", ".bash", ".txt", ".dockerfile")
 TABLE = ".csv"
 CODE = (".py", ".ipynb")
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -102,8 +102,13 @@ def _files(path: Path) -> Iterator[tuple[Path, bool]]:
             continue
         if found.is_dir():
             yield from _files(found)
-        elif found.suffix.lower() in (*CONFIGS, *ENVIRONMENTS, *CODE, ".log"):
+        elif _suffix(found) in (*CONFIGS, *ENVIRONMENTS, *CODE, ".log"):
             yield found, False
+
+
+def _suffix(path: Path) -> str:
+    """How the name of a file ends; a Dockerfile is one by how its name begins."""
+    return ".dockerfile" if path.name.lower().startswith("dockerfile") else path.suffix.lower()
 
 
 @dataclass(slots=True)
@@ -149,7 +154,7 @@ class _Run:
     def text(self, file: str, text: str, *, is_named: bool, kinds: Sequence[Kind] | None = None, path: Path | None = None) -> None:
         """Check one text as everything that its name and content make it; `path` is where it lies, with what it refers to."""
         before = sum(self.checked.values())
-        suffix = Path(file).suffix.lower()
+        suffix = _suffix(Path(file))
 
         def wants(kind: Kind, by_name: bool) -> bool:
             return by_name if kinds is None else kind in kinds

@@ -6,7 +6,7 @@ import pytest
 
 from perfkit.config.dialects.args import parse
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
-from perfkit.config.lint import lint_text
+from perfkit.config.lint import lint, lint_text
 from perfkit.explain.fragments import explain_fragment
 
 READ = {
@@ -161,6 +161,31 @@ def test_a_launch_line_is_the_same_whatever_it_is_started_by(text):
     options = parse(text, "run.sh", FLAGS, LISTS).values
     assert options["num_layers"] == 32
     assert not {"rm", "name", "device", "ipc", "env", "nv", "cpunodebind", "membind"} & options.keys()
+
+
+DOCKERFILE = """FROM cann:8
+ENV HCCL_BUFFSIZE=400 ASCEND_LAUNCH_BLOCKING=1
+ENV GLOG_v 3
+ENV PYTORCH_NPU_ALLOC_CONF=expandable_segments:True \\
+    TASK_QUEUE_ENABLE=2
+CMD ["torchrun", "--nproc_per_node", "8", "pretrain_gpt.py", "--num-layers", "32"]
+"""
+
+
+def test_a_dockerfile_sets_an_environment_and_starts_a_training(tmp_path):
+    found = explain_fragment(DOCKERFILE)
+    assert [part.kind for part in found.parts] == ["environment", "launch"]
+    assert [str(line).split(":")[0] for line in found.parts[0].says] == [
+        "HCCL_BUFFSIZE = 400",
+        "ASCEND_LAUNCH_BLOCKING = 1",
+        "GLOG_v = 3",
+        "PYTORCH_NPU_ALLOC_CONF = expandable_segments",
+        "TASK_QUEUE_ENABLE = 2",
+    ]
+    assert "--num-layers: 32" in says(DOCKERFILE)
+    (tmp_path / "Dockerfile").write_text(DOCKERFILE)
+    problems = lint(tmp_path).problems
+    assert ("launch-blocking-on", 2) in [(one.rule, one.line) for one in problems]
 
 
 def test_what_a_launch_line_does_not_say_is_not_made_up():

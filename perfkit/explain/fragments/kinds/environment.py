@@ -13,7 +13,7 @@ from perfkit.core.units import MIB
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.variables import starts_program, variable_lines
 
-_LINE = re.compile(r"^\s*(?:export\s+\w+=|set(?:env)?\s+[A-Z]\w*[= ]|(?:[A-Z][A-Z0-9_]{2,}|GLOG_v)=(?!\s*\())")
+_LINE = re.compile(r"^\s*(?:export\s+\w+=|(?:set(?:env)?|ENV)\s+[A-Z]\w*[= ]|(?:[A-Z][A-Z0-9_]{2,}|GLOG_v)=(?!\s*\())")
 _SEVERAL = re.compile(r"\s*(?:export\s+)?[A-Z][A-Z0-9_]*=[^\s=;]+(?:[\s;]+(?:export\s+)?[A-Z][A-Z0-9_]*=[^\s=;]+)+[\s;]*")
 """Several on one line: names of two letters are variables there too."""
 _OS = re.compile(r"^(\s*)os\.environ\[\s*['\"](\w+)['\"]\s*\]\s*=\s*['\"]?([^'\"#]*)['\"]?", re.MULTILINE)
@@ -66,7 +66,7 @@ def _figures(environment: Environment) -> Iterator[Figure]:
 FRAGMENT = FragmentKind(
     name="environment",
     title="environment variables",
-    looks_for="lines such as `export NAME=value` or `os.environ[...] = ...`",
+    looks_for="lines such as `export NAME=value`, `ENV NAME=value` or `os.environ[...] = ...`",
     order=20,
     claims=lambda line: (
         ((_LINE.match(line) or _SEVERAL.fullmatch(line)) is not None and not starts_program(line)) or _OS.match(line) is not None
