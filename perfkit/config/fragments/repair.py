@@ -133,6 +133,11 @@ def as_yaml(text: str) -> Repaired:
     return Repaired("\n".join(lines), tuple(notes))
 
 
+def digits_of(text: str) -> str:
+    """The whole number that a text is where letters were read for its digits (`4O96`); "" for others, as a level `O1`."""
+    return text.translate(_DIGITS) if text[:1].isdecimal() and _LETTERS_IN_NUMBER.fullmatch(text) else ""
+
+
 def _as_yaml(line: str) -> tuple[str, list[str]]:
     changes: list[str] = []
     fixed = line

@@ -25,6 +25,10 @@ from perfkit.core.spec.plan import Plan
 OF_A_MODEL = frozenset({"hidden", "layers", "heads"})
 IN_A_MODEL = OF_A_MODEL | {"kv_heads", "ffn", "vocab", "seq_length", "virtual", "interleaved", "zero_shard"}
 MODEL_NAMES = ("trainer.model_name", "pretrained_model_dir", "model.model_config.type", "model.model_config.model_type")
+VALUE_PROBLEM = re.compile(
+    r"(?:line (?P<line>\d+), )?(?P<key>[\w.-]+): (?P<value>'[^{']*'|-?[\d.e+-]+) must be (?:a whole number|a number|True or False)"
+)
+"""What a reader says of a value that its key cannot have, whatever stands beside it; one in braces is filled in later."""
 _NOTHING: Any = object()
 EXPORT = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
 
@@ -38,7 +42,8 @@ class Config:
     """A configuration: nested values (Megatron arguments: options by name with `_`), lines by dotted key, and its plan.
 
     `plan` is None where the file does not make one; `plan_problems` says why. `dialect` is that of `perfkit.config.dialects`.
-    Of one that is not `whole`, a piece of a file, only what it states is known: to ask for a default raises NotStatedError.
+    Of one that is not `whole`, a piece of a file, only what it states is known: to ask for a default raises NotStatedError, and its
+    problems are those of the values that it states.
     """
 
     file: str
@@ -180,7 +185,8 @@ def config_of(file: str, text: str, dialect: str, path: Path | None = None) -> C
         plan_problems=problems,
     )
     if known.sizes and not _is_whole(config, known.sizes):
-        config.whole, config.plan, config.plan_problems = False, None, ()
+        config.whole, config.plan = False, None
+        config.plan_problems = [problem for problem in problems if VALUE_PROBLEM.match(problem)]
     return config
 
 

@@ -66,6 +66,8 @@ def explain_keys(piece: Piece, kind: str) -> Part:
         for line, name, near in found.misspelled
     ]
     impossible = _impossible(found.dialect, changes, piece)
+    keys = {one.key.rpartition(".")[2] for one in impossible}
+    problems = [one for one in problems if one.rule != "value-unreadable" or one.key.rpartition(".")[2] not in keys]
     problems += impossible
     belongs = joined((say("{key} under {parents}", key=key, parents=parents) for key, parents in found.belongs), "; ")
     says = [
@@ -112,6 +114,7 @@ def _impossible(dialect: str, changes: Mapping[Path, Any], piece: Piece) -> list
             "size-impossible",
             "error",
             say("{key} = {value} is no size: a whole number from 1 on", key=key, value=repr(value)[:60]),
+            key=".".join(path),
             fix=say("write {value}", value=digits) if (digits := str(value).strip(" ,;.")).isdecimal() else "",
         )
         for path, value in changes.items()

@@ -98,6 +98,27 @@ def test_a_size_that_no_job_has_is_an_error_by_itself(value):
     assert not explain_fragment("parallel_config:\n  data_parallel: $DP\n").problems
 
 
+MISREAD = (
+    "--seq-length 4O96 --num-layers 3l --hidden-size 4096x --num-attention-heads 32 --train-iters 5OOO --exp-name 1l --opt-level O1"
+)
+
+
+@pytest.mark.parametrize("before", ["", "torchrun --nproc_per_node 8 pretrain_gpt.py ", "docker run -e TP=2 image torchrun a.py "])
+def test_letters_in_a_number_of_an_option_are_an_error_with_line_field_and_value(before):
+    text = f"{before}\\\n{MISREAD}"
+    told = [(one.severity, one.line, str(one.message), str(one.fix)) for one in lint_text("run.sh", text).problems]
+    wrong = [one for one in told if "must be a whole number" in one[2] or "letters" in one[2]]
+    assert sorted(wrong) == [
+        ("error", 2, "hidden_size: '4096x' must be a whole number", "write the number alone, without letters or a unit"),
+        ("error", 2, "num_layers: '3l' must be a whole number", "write 31, if that is meant"),
+        ("error", 2, "seq_length: '4O96' must be a whole number", "write 4096, if that is meant"),
+        ("warning", 2, "train_iters: '5OOO' is a number with letters in it", "write 5000, if that is meant"),
+    ]
+    pasted = {str(one.message) for one in explain_fragment(text).problems if one.severity == "error"}
+    assert pasted == {one[2] for one in wrong if one[0] == "error"}
+    assert "--num-attention-heads: 32" in says(text)
+
+
 def says(text):
     return "\n".join(str(line) for part in explain_fragment(text).parts for line in part.says)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
-from perfkit.config.lint.subjects import Config
+from perfkit.config.lint.subjects import VALUE_PROBLEM, Config
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -15,8 +15,9 @@ def _check(config: Config) -> Iterator[Found]:
     if config.plan is not None or (facts is not None and not (facts.layers and facts.hidden and facts.heads and facts.seq_length)):
         return  # a template, or a model that perfkit does not cover: nothing can be said
     for problem in config.plan_problems:
-        found = re.match(r"line (\d+)", problem)
-        yield Found(message=problem, line=int(found[1]) if found else None)
+        if VALUE_PROBLEM.match(problem) is None:
+            found = re.match(r"line (\d+)", problem)
+            yield Found(message=problem, line=int(found[1]) if found else None)
 
 
 CHECK = Check(

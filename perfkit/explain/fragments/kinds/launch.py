@@ -10,6 +10,7 @@ from perfkit.config.dialects.args import parse
 from perfkit.config.dialects.launchers import in_one_word, inside
 from perfkit.config.dialects.megatron import OPTION
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
+from perfkit.config.lint import lint_text
 from perfkit.config.lint.subjects import environment_of
 from perfkit.core.errors import InputError
 from perfkit.core.figure import figure
@@ -37,7 +38,12 @@ def _read(piece: Piece) -> Part:
         return Part(kind=FRAGMENT.name, title="a launch line that cannot be split into words", problems=broken)
     values: dict[str, Any] = {**found, **{name: int(number) for name, number in _SHORT.findall(command)}}
     devices, nodes, each = _devices(values, command)
-    problems = []
+    checked = lint_text("launch.sh", command, ["config"]).problems
+    problems = [
+        piece.problem(one.rule, one.severity, one.message, line=one.line, key=one.key, fix=one.fix)
+        for one in checked
+        if one.severity == "error"
+    ]
     plan = piece.plan
     if devices is not None and plan is not None and devices != plan.num_devices:
         message = say("{started} processes are started, the plan is for {number} devices", started=devices, number=plan.num_devices)
