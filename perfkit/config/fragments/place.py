@@ -72,14 +72,14 @@ class _Section:
 
 
 def placed(text: str, prefer: str = "") -> Placed | None:
-    """The fragment in the dialect that knows most of its keys (`prefer` wins where several do); None if no key is known."""
+    """The fragment in the dialect that knows most of its keys (`prefer` wins where several do); None if it knows few of them."""
     blocks = _blocks(text)
     if not blocks or neox_keys.MARK.search(text) or nemo_keys.MARK.search(text):
         return None
     found = {name: _fit(blocks, name) for name in dialects_explained()}
     scores = {name: _score(blocks, name, places) for name, places in found.items()}
     best = max(found, key=lambda name: (scores[name], name == prefer, name == "mindformers"))
-    if not found[best]:
+    if 2 * len(found[best]) < len(blocks):
         near = {name: sum(_nearest(block, name) is not None for block in blocks) for name in found}
         best = max(near, key=lambda name: (near[name], name == prefer, name == "mindformers"))
         if 2 * near[best] < len(blocks):

@@ -26,9 +26,13 @@ OF_A_MODEL = frozenset({"hidden", "layers", "heads"})
 IN_A_MODEL = OF_A_MODEL | {"kv_heads", "ffn", "vocab", "seq_length", "virtual", "interleaved", "zero_shard"}
 MODEL_NAMES = ("trainer.model_name", "pretrained_model_dir", "model.model_config.type", "model.model_config.model_type")
 VALUE_PROBLEM = re.compile(
-    r"(?:line (?P<line>\d+), )?(?P<key>[\w.-]+): (?P<value>'[^{']*'|-?[\d.e+-]+) must be (?:a whole number|a number|True or False)"
+    r"(?:line (?P<line>\d+), )?(?P<key>[\w.-]+): (?P<value>'[^{']*(?<!,)'|-?[\d.e+-]+) "
+    r"must be (?:a whole number|a number|True or False)"
 )
-"""What a reader says of a value that its key cannot have, whatever stands beside it; one in braces is filled in later."""
+"""What a reader says of a value that its key cannot have, whatever stands beside it.
+
+One in braces is filled in later, one before a comma is a member of an object that is pasted without its braces.
+"""
 _NOTHING: Any = object()
 EXPORT = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
 

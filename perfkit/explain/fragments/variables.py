@@ -21,7 +21,7 @@ SIZES = {
 }
 """What variables of launch scripts are, by the names that most of them use."""
 _FIRST = r"(?:(?:cd|source|\.|export|set)\s[^\n]*?(?:&&|;)\s*)?(?:nohup\s+|time\s+|exec\s+|sudo\s+|env\s+)*"
-_STARTS = re.compile(rf"^\s*{_FIRST}(?:[A-Za-z_]\w*=\S*\s+)*{PROGRAMS}\b")
+_STARTS = re.compile(rf"^\s*{_FIRST}(?:[A-Za-z_]\w*=\S*\s+)*{PROGRAMS}\b(?!:)")
 _CONTAINER = re.compile(rf"^\s*(?:nohup\s+|time\s+|exec\s+|sudo\s+)*{CONTAINER}")
 
 

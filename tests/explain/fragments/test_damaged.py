@@ -6,7 +6,9 @@ import pytest
 
 from perfkit.config.dialects.args import parse
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
+from perfkit.config.dialects.read import read_text
 from perfkit.config.lint import lint, lint_text
+from perfkit.core.errors import InputError
 from perfkit.explain.fragments import explain_fragment
 
 READ = {
@@ -117,6 +119,25 @@ def test_letters_in_a_number_of_an_option_are_an_error_with_line_field_and_value
     pasted = {str(one.message) for one in explain_fragment(text).problems if one.severity == "error"}
     assert pasted == {one[2] for one in wrong if one[0] == "error"}
     assert "--num-attention-heads: 32" in says(text)
+
+
+FOREIGN = """### model
+model_name_or_path: some/model
+finetuning_type: full
+deepspeed: examples/deepspeed/z3.json
+cutoff_len: 4096
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+bf16: true
+enable_liger_kernel: true
+"""
+
+
+def test_settings_of_another_program_are_not_judged_by_one_key_that_they_share():
+    assert lint_text("sft.yaml", FOREIGN).problems == ()
+    assert {part.kind for part in explain_fragment(FOREIGN).parts} == {"keys"}
+    with pytest.raises(InputError, match="in no configuration dialect"):
+        read_text(FOREIGN, "sft.yaml")
 
 
 def says(text):
