@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -137,7 +138,7 @@ def link_matrix(rows: Rows) -> alt.LayerChart:
         ],
     )
     rings = base.transform_filter("datum.slow").mark_rect(fillOpacity=0, stroke=theme.FREE, strokeWidth=3)
-    numbers = _numbers(base, alt.Text("gb_per_s:Q", format=",.3~r")) if ends[across] <= MOST_NUMBERS else []
+    numbers = _numbers(base, alt.Text("gb_per_s:Q", format=quantity.spelled("bytes_per_s"))) if ends[across] <= MOST_NUMBERS else []
     height: Any = {"step": 34} if ends[down] <= FEW_ROWS else {"step": 24} if ends[down] <= 2 * FEW_ROWS else 420
     chart = alt.LayerChart(layer=[cells, *numbers, rings], width=_across(ends[across]), height=height)
     return theme.with_rows(chart, rows)
