@@ -22,7 +22,7 @@ CONTAINER = (
 )
 """Commands that run another one in a container."""
 _TOOL = r"(?:numactl|taskset|timeout|stdbuf|nsys\s+profile|ncu|(?:conda|uv|poetry)\s+run|ssh|pdsh)\b"
-_SHELL = r"(?:\S*/)?(?:ba|z)?sh\s+-[a-z]*c\s"
+_SHELL = r"(?<![\w./~-])(?:[\w./~-]*/)?(?:ba|z)?sh\s+-[a-z]*c\s"
 _COMMAND = re.compile(r"(?:\\\r?\n|[^\n;|&])+")
 _STARTER = re.compile(rf"(?<![\w./-])(?:sudo\s+(?:-\S+\s+)*)?(?:{CONTAINER}|{_TOOL})")
 _HANDS = re.compile(rf"(?<![\w./-])(?:{CONTAINER}|(?:srun|mpirun|mpiexec)\b)")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.launchers import handed, in_one_word, inside
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.dialects.read import read_text
 from perfkit.config.lint import lint, lint_text
@@ -203,6 +206,20 @@ def test_a_launch_line_is_the_same_whatever_it_is_started_by(text):
     options = parse(text, "run.sh", FLAGS, LISTS).values
     assert options["num_layers"] == 32
     assert not {"rm", "name", "device", "ipc", "env", "nv", "cpunodebind", "membind"} & options.keys()
+
+
+@pytest.mark.parametrize("piece", ["x", ";", "/", "A=1 ", "-e A=1 ", "ssh -a ", "bash -c ", "python -m x ", "\\\n", "'"])
+def test_a_letter_of_a_long_line_costs_as_much_as_one_of_a_short_line(piece):
+    def took_s(length: int) -> float:
+        text, times = f"docker run ssh a '{piece * (length // len(piece))}", []
+        for _ in range(3):
+            began = time.process_time()
+            in_one_word(inside(text))
+            list(handed(text))
+            times.append(time.process_time() - began)
+        return min(times)
+
+    assert took_s(160_000) < 4 * 8 * took_s(20_000)  # eight times as long; what goes by the square takes 64 times
 
 
 DOCKERFILE = """FROM cann:8
