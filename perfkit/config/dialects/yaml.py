@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
+from yaml.composer import Composer, ComposerError
 
 from perfkit.config.dialects.dialect import Parsed
 from perfkit.core.errors import InputError
@@ -170,7 +170,9 @@ def _syntax_problems(error: yaml.YAMLError, text: str) -> list[str]:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is None:
         return problems or [f"not YAML: {error}"]
-    if mark.line + 1 not in tabs:
+    if isinstance(error, ComposerError) and error.context == "expected a single document in the stream":
+        problems.append(f"line {mark.line + 1}: a second document begins; a configuration is one document, so cut the file here")
+    elif mark.line + 1 not in tabs:
         lines = text.splitlines()
         found = lines[mark.line].strip() if mark.line < len(lines) else "the end of the file"
         reason = getattr(error, "problem", None) or "not YAML"

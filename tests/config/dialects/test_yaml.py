@@ -1,4 +1,4 @@
-"""YAML: libyaml and the loader read the same, and hostile nesting ends in words."""
+"""YAML: libyaml and the loader read the same; hostile nesting and a second document end in words."""
 
 from __future__ import annotations
 
@@ -77,3 +77,9 @@ def test_a_whole_configuration_is_read_the_same(text):
 def test_hostile_nesting_is_refused_in_words(text):
     with pytest.raises(InputError, match="nested too deeply"):
         ours.parse(text, "it")
+
+
+def test_a_second_document_is_refused_with_its_line():
+    with pytest.raises(InputError, match="line 3: a second document begins"):
+        ours.parse("a: 1\nb: 2\n---\nc: 3\n", "two.yaml")
+    assert ours.parse("---\na: 1\n", "one.yaml").values == {"a": 1}

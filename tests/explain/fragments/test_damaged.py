@@ -198,6 +198,10 @@ def test_a_launch_line_is_the_same_whatever_it_is_started_by(text):
     assert "torchrun" in str(part.title) or "srun" in str(part.title)
     told = says(text)
     assert "HCCL_BUFFSIZE = 400: " in told
+    misread = explain_fragment(text.replace("=400", "=4OO")).problems
+    assert [(one.severity, str(one.message), str(one.fix)) for one in misread if one.rule == "variable-unreadable"] == [
+        ("error", "HCCL_BUFFSIZE: '4OO' must be a whole number", "write 400, if that is meant")
+    ]
     assert [line for line in told.split("\n") if line.startswith("--")] == [
         "--num-layers: 32",
         "--swap-optimizer: on; memory and time: optimizer states wait on the host",

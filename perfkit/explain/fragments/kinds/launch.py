@@ -38,7 +38,8 @@ def _read(piece: Piece) -> Part:
         return Part(kind=FRAGMENT.name, title="a launch line that cannot be split into words", problems=broken)
     values: dict[str, Any] = {**found, **{name: int(number) for name, number in _SHORT.findall(command)}}
     devices, nodes, each = _devices(values, command)
-    checked = lint_text("launch.sh", command, ["config"]).problems
+    environment = lint_text("launch.sh", piece.text, ["environment"]).problems
+    checked = (*lint_text("launch.sh", command, ["config"]).problems, *environment)
     problems = [
         piece.problem(one.rule, one.severity, one.message, line=one.line, key=one.key, fix=one.fix)
         for one in checked
