@@ -189,7 +189,9 @@ class Panel {
     this.root.dataset.state = status.state;
     this.root.classList.toggle("pk-waits", Boolean(status.waits));
     drawState(this.status, status, this.send);
-    const shown = status.state === "result" || (status.state === "loading" && status.again);
+    const again = status.state === "loading" && Boolean(status.again);
+    this.root.classList.toggle("pk-again", again);
+    const shown = status.state === "result" || again;
     for (const box of [this.sentence, this.figures, this.codeBox, this.tableBox]) box.hidden = !shown;
     this.notes.hidden = !shown || this.notes.children.length === 0;
     if (status.state === "loading") begin(this.key);

@@ -167,6 +167,9 @@ class Timeline {
     this.sight?.disconnect();
     if (status.docked) this.openInSight();
     const shown = status.state === "result";
+    // What stands below stays where it is until other lanes are there.
+    if (status.state !== "loading") this.root.style.minHeight = "";
+    else if (this.main.parentNode === this.root) this.root.style.minHeight = `${this.root.offsetHeight}px`;
     for (const box of [this.sentence, this.notes]) box.hidden = !shown;
     if (shown !== (this.main.parentNode === this.root)) this.root[shown ? "append" : "removeChild"](this.main); // lanes of nothing are none
     this.pair.changed();
