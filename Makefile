@@ -33,8 +33,8 @@ lab: install  ## the same pages as notebooks in JupyterLab
 	@test -e $(PROJECT)/perfkit.toml || $(BIN)/perfkit demo $(PROJECT)
 	@$(BIN)/perfkit serve $(PROJECT) --lab
 
-test: install browser  ## everything: lint, types, contracts, unit tests, notebooks, browser
-	@$(MAKE) --no-print-directory -j 2 lint test-all-but-browser
+test:  ## everything: lint, types, contracts, unit tests, notebooks, browser
+	@$(MAKE) --no-print-directory -j 3 browser lint test-all-but-browser
 	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m browser tests/browser
 
 test-all-but-browser: install

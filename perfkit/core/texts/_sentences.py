@@ -25,6 +25,7 @@ class Sentences:
             entries = [(PLACE.split(english)[::2], known[english]) for english in group if PLACE.search(english)]
             # Of several that fit, the one with most words of its own says most exactly what is meant.
             self._places += sorted(entries, key=lambda entry: -sum(map(len, entry[0])))
+        self._ending: dict[tuple[str, str], list[tuple[list[str], str]]] = {}
 
     def told(self, text: str) -> str:
         """A sentence in this language; itself where there is none."""
@@ -32,12 +33,22 @@ class Sentences:
             return self._known[text]
         if text[:2] in MARKS:
             return text[:2] + self.told(text[2:])
-        for words, translated in self._places:
+        for words, translated in self._between(text[:1], text[-1:]):
             values = _values(words, text)
             if values is not None and not any(map(_END.search, values)):  # a place does not hold the end of a sentence
                 return PLACE.sub(lambda place, values=values: self.told(values[int(place[1])]), translated)  # type: ignore[misc]
         sentences = _END.split(text) if self._known else [text]
         return text if len(sentences) == 1 else _joined([self.told(one) for one in sentences])
+
+    def _between(self, begin: str, end: str) -> list[tuple[list[str], str]]:
+        """What can fit a text with this first and last letter: of hundreds a few dozen, kept for the next such text."""
+        if (begin, end) not in self._ending:
+            self._ending[begin, end] = [
+                (words, translated)
+                for words, translated in self._places
+                if words[0][:1] in ("", begin) and words[-1][-1:] in ("", end)
+            ]
+        return self._ending[begin, end]
 
 
 def _joined(sentences: list[str]) -> str:

@@ -43,6 +43,8 @@ NONE = -1
 UNKNOWN_NS = int(np.iinfo(np.int64).min)
 _MOST_NODES = 4_000_000
 """Events of all ranks that are kept; of larger recordings the ranks asked for last."""
+_MOST_MEMBERS = 200_000
+"""Members of operations that are kept, about 30 MB; of more they are matched anew."""
 _DEVICE = ["rank", "step", "name", "kind", "stream", "start_ns", "duration_ns"]
 _HOST = ["name", "kind", "thread", "start_ns", "duration_ns"]
 _LAUNCH = [
@@ -277,6 +279,7 @@ class CausalGraph:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._ranks: dict[int, RankEvents] = {}
+        self._members: pd.DataFrame | None = None
         self._lock = RLock()
 
     def rank(self, rank: int) -> RankEvents:
@@ -301,7 +304,13 @@ class CausalGraph:
         clocks: Mapping[int, clock.Clock] | None = None,
     ) -> pd.DataFrame:
         """Collectives, sends and receives, one row a member: see `meetings.members`; by default all, on the clocks of the run."""
-        return meetings.members(self._run, self.clocks if clocks is None else clocks, ranks=ranks, steps=steps)
+        is_whole = ranks is None and steps is None and (clocks is None or clocks is vars(self).get("clocks"))
+        if not is_whole:
+            return meetings.members(self._run, self.clocks if clocks is None else clocks, ranks=ranks, steps=steps)
+        with self._lock:
+            found = meetings.members(self._run, self.clocks) if self._members is None else self._members
+            self._members = found if len(found) <= _MOST_MEMBERS else None
+            return found.copy(deep=False)
 
     def member_nodes(self, rows: pd.DataFrame, clocks: Mapping[int, clock.Clock] | None = None) -> Ints:
         """By row of `members` its execution as a position in `rank(...).device`; `NONE` where it is not among them.

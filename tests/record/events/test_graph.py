@@ -72,6 +72,18 @@ def test_the_graph_stays_with_its_run_and_not_with_a_copy():
     assert causal_graph(replace(run, notes=("changed",))) is not causal_graph(run)
 
 
+def test_members_are_the_same_whatever_was_made_of_them_before():
+    graph = causal_graph(load(ROOT / SAMPLES[1]))
+    first = graph.members()
+    before = first.copy()
+    first["wait_ns"] = 0
+    first.loc[:, "duration_ns"] = 1
+    for again in (graph.members(), graph.members(clocks=graph.clocks), graph.members(clocks=dict(graph.clocks))):
+        assert again.equals(before)
+    assert len(before)
+    assert not graph.members(clocks={}).equals(before)
+
+
 @cache
 def sample(name: str) -> Run:
     return load(ROOT / name, cache=False)
