@@ -10,8 +10,11 @@ import importlib
 import itertools
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import yaml
 
 from perfkit.core import discover
 from perfkit.core.quantity import label as column_label
@@ -42,6 +45,7 @@ def used() -> dict[str, dict[str, str]]:
         *_sentences(),
         *_words(),
         *_said(),
+        *_problems(),
         *_columns(),
         *_header_texts(),
         *_scripts(),
@@ -324,6 +328,16 @@ def _said() -> Iterator[tuple[str, str, str]]:
     for text in catalogue("zh").get("said", {}):
         if set(re.findall(r"[A-Za-z]{3,}", text)) <= known:
             yield "said", text, "perfkit"
+
+
+def _problems() -> Iterator[tuple[str, str, str]]:
+    """What readers, specs and the parsers below them say of a file: that of the catalogue whose words some code still has."""
+    folders = [ROOT / "perfkit" / room for room in ("config", "core", "predict", "face")]
+    folders += [Path(str(package.__file__)).parent for package in (json, tomllib, yaml)]
+    known = set(re.findall(r"[A-Za-z]{3,}", "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))))
+    for text in catalogue("zh").get("problems", {}):
+        if set(re.findall(r"[A-Za-z]{3,}", text)) <= known:
+            yield "problems", text, "perfkit"
 
 
 def _code_of(path: Path) -> list[str]:

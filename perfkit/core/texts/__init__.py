@@ -21,7 +21,7 @@ from perfkit.core.texts._said import say as say
 from perfkit.core.texts._sentences import Sentences
 
 LANGUAGES = {"en": "English", "zh": "中文"}
-SENTENCES = ("costs", "sentences", "said", "words")
+SENTENCES = ("costs", "sentences", "said", "problems", "words")
 """What a sentence is looked up in, one after the other: clauses that stand in sentences come last."""
 _CLAUSE = 3
 """Of spaces: a text with more of them that stands in a sentence is a sentence itself, no name."""

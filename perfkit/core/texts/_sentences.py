@@ -13,6 +13,9 @@ PLACE = re.compile(r"\{(\d)\}")
 MARKS = ("✓ ", "✗ ")
 _END = re.compile(r"(?<=[.!?]) (?=[A-Z0-9✓✗])")
 """Between two sentences."""
+_WORD = re.compile(r"[A-Za-z]+")
+_WHOLE = re.compile(r"(?<![A-Za-z}])[A-Za-z]+(?![A-Za-z{])")
+"""A word of an entry that no value in a place beside it makes longer."""
 
 
 class Sentences:
@@ -20,12 +23,13 @@ class Sentences:
 
     def __init__(self, known: Mapping[str, str], *groups: Iterable[str]) -> None:
         self._known = known
-        self._places: list[tuple[list[str], str]] = []
-        for group in groups:
-            entries = [(PLACE.split(english)[::2], known[english]) for english in group if PLACE.search(english)]
-            # Of several that fit, the one with most words of its own says most exactly what is meant.
-            self._places += sorted(entries, key=lambda entry: -sum(map(len, entry[0])))
-        self._ending: dict[tuple[str, str], list[tuple[list[str], str]]] = {}
+        placed = [[english for english in group if PLACE.search(english)] for group in groups]
+        # Of several that fit, the one with most words of its own says most exactly what is meant.
+        ordered = [english for group in placed for english in sorted(group, key=lambda one: -len(PLACE.sub("", one)))]
+        self._places = [(PLACE.split(english)[::2], known[english]) for english in ordered]
+        self._with: dict[str, list[int]] = {}
+        for number, english in enumerate(ordered):
+            self._with.setdefault(max(_WHOLE.findall(english), key=len, default=""), []).append(number)
 
     def told(self, text: str) -> str:
         """A sentence in this language; itself where there is none."""
@@ -33,22 +37,14 @@ class Sentences:
             return self._known[text]
         if text[:2] in MARKS:
             return text[:2] + self.told(text[2:])
-        for words, translated in self._between(text[:1], text[-1:]):
+        # Only entries of which the longest word stands in the text can fit: a few of hundreds.
+        for number in sorted(number for word in {"", *_WORD.findall(text)} for number in self._with.get(word, ())):
+            words, translated = self._places[number]
             values = _values(words, text)
             if values is not None and not any(map(_END.search, values)):  # a place does not hold the end of a sentence
                 return PLACE.sub(lambda place, values=values: self.told(values[int(place[1])]), translated)  # type: ignore[misc]
         sentences = _END.split(text) if self._known else [text]
         return text if len(sentences) == 1 else _joined([self.told(one) for one in sentences])
-
-    def _between(self, begin: str, end: str) -> list[tuple[list[str], str]]:
-        """What can fit a text with this first and last letter: of hundreds a few dozen, kept for the next such text."""
-        if (begin, end) not in self._ending:
-            self._ending[begin, end] = [
-                (words, translated)
-                for words, translated in self._places
-                if words[0][:1] in ("", begin) and words[-1][-1:] in ("", end)
-            ]
-        return self._ending[begin, end]
 
 
 def _joined(sentences: list[str]) -> str:
