@@ -23,7 +23,7 @@ from perfkit.config.lint.check import SEVERITIES, Check, Found, Kind, LintReport
 from perfkit.config.lint.subjects import Code, Config, NotStatedError, Subject, Text, code_of, config_of, dialect_of, environment_of
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
-from perfkit.core.texts import say
+from perfkit.core.texts import joined, say
 
 LARGEST_BYTES = 20_000_000
 CONFIGS = (".yaml", ".yml", ".json", ".toml", ".sh", ".args", ".txt")
@@ -192,7 +192,7 @@ class _Run:
                 "repair the line; the rest of the file was not checked",
             )
         except InputError as error:
-            self._problem(SYNTAX, file, "; ".join(error.problems), None, "save the notebook again")
+            self._problem(SYNTAX, file, joined(error.problems, "; "), None, "save the notebook again")
 
     def _table(self, file: str, text: str) -> None:
         """Check every row of a table of plans."""

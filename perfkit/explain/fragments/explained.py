@@ -16,7 +16,7 @@ from perfkit.core.discover import constants
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.figure import Figure
 from perfkit.core.spec.plan import Plan
-from perfkit.core.texts import say, t, told
+from perfkit.core.texts import joined, say, t, told
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
 MAX_CHARACTERS = 1_000_000
@@ -120,7 +120,7 @@ def _part(kind: FragmentKind, piece: Piece) -> Part:
     try:
         return kind.read(piece)
     except (InputError, NotMeasuredError) as error:
-        why = "; ".join(error.problems) if isinstance(error, InputError) else str(error)
+        why = joined(error.problems, "; ") if isinstance(error, InputError) else str(error)
         problem = piece.problem("cut-off", "information", why, fix="paste all of it")
         return Part(kind=kind.name, title=say("part of {kind}", kind=kind.title), problems=(problem,))
 

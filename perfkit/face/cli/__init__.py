@@ -11,8 +11,10 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
+from perfkit.core import texts
 from perfkit.core.discover import constants
-from perfkit.core.errors import PerfkitError
+from perfkit.core.errors import InputError, PerfkitError
+from perfkit.core.texts import told
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._parser import parse
 from perfkit.face.cli._screen import Styled, say
@@ -42,7 +44,7 @@ def _done(words: Sequence[str]) -> int:
     except PerfkitError as error:
         if arguments.debug:
             traceback.print_exc()
-        _say_error(_with_option(str(error), arguments.mends))
+        _say_error(_message(error, arguments.mends))
         return 2
     except BrokenPipeError:
         raise
@@ -53,10 +55,18 @@ def _done(words: Sequence[str]) -> int:
         return 2
 
 
-def _with_option(message: str, mends: Mapping[str, str]) -> str:
+def _message(error: PerfkitError, mends: Mapping[str, str]) -> str:
+    """What an error says, in the language of pages; every line is told by itself."""
+    if not isinstance(error, InputError):
+        return "\n".join(_with_option(line, mends) for line in str(error).split("\n"))
+    first = str(error).partition("\n  - ")[0]
+    return "\n  - ".join(_with_option(line, mends) for line in (first, *error.problems))
+
+
+def _with_option(line: str, mends: Mapping[str, str]) -> str:
     """What calculations that know no command line miss, with the option of this command that gives it."""
-    lines = message.split("\n")
-    return "\n".join(line + "".join(f"; give it with {mends[lack]}" for lack in mends if lack in line) for line in lines)
+    options = (texts.say("; give it with {option}", option=mends[lack]) for lack in mends if lack in line)
+    return told(line) + "".join(map(told, options))
 
 
 def _say_error(message: str) -> None:
