@@ -116,9 +116,9 @@ def _data_parallel(options: Section, variables: Mapping[str, str], sizes: Mappin
         options.reading.default("data_parallel_size", f"{replicas}: the file does not say how many devices are used{fewest}")
         return replicas
     if devices % one:
-        near = f"nearest is {nearest_multiples(devices, one)}"
+        near = nearest_multiples(devices, one)
         options.reading.problem(
-            "tensor_model_parallel_size", f"{devices} devices are not divisible by {one} of one replica; {near}"
+            "tensor_model_parallel_size", f"{devices} devices are not divisible by {one} of one replica; nearest is {near}"
         )
         return 1
     return devices // one
