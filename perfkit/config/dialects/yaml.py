@@ -171,7 +171,9 @@ def _syntax_problems(error: yaml.YAMLError, text: str) -> list[str]:
     if mark is None:
         return problems or [f"not YAML: {error}"]
     if isinstance(error, ComposerError) and error.context == "expected a single document in the stream":
-        problems.append(f"line {mark.line + 1}: a second document begins; a configuration is one document, so cut the file here")
+        problems.append(
+            f"line {mark.line + 1}: a second document begins; cut the file here because a configuration is one document"
+        )
     elif mark.line + 1 not in tabs:
         lines = text.splitlines()
         found = lines[mark.line].strip() if mark.line < len(lines) else "the end of the file"

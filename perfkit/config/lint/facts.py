@@ -15,6 +15,7 @@ from perfkit.config.lint.subjects import Config, NotStatedError
 
 FLAGS = ("sequence_parallel", "optimizer_parallel")
 ONE_DEVICE = ("data", "tensor", "pipeline", "context", "expert")
+DEGREES = (*ONE_DEVICE, "ulysses")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +72,7 @@ STATED = ""
 def facts_of(config: Config) -> Facts | None:
     """The facts of a configuration; None for a dialect that does not say where it states sizes: its plan is checked as a whole.
 
+    None also where a degree is below 1: its reader refuses it, and nothing else follows from it.
     Those of a piece of a configuration raise NotStatedError for what it does not state.
     """
     names = dialect_named(config.dialect).sizes
@@ -87,6 +89,8 @@ def facts_of(config: Config) -> Facts | None:
                 break
     asked = [flag for flag in FLAGS if flag in names and (config.whole or config.get(keys[flag]) is not None)]
     found |= {flag: any(is_on(config, key) for key in names[flag]) for flag in asked}
+    if any(found.get(name, 1) < 1 for name in DEGREES):
+        return None
     if (
         "parallel" in names
         and (config.whole or config.get(keys["parallel"]) is not None)

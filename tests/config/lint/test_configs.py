@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from perfkit.config.lint import all_checks, lint, lint_text
+from perfkit.config.lint.check import MODEL
 from perfkit.core.resources import data_folder
 
 ROOT = Path(__file__).parents[2]
@@ -91,3 +93,23 @@ def test_a_megatron_script_is_checked_too():
     text += " --num-attention-heads 40 --hidden-size 5120 --num-layers 40 --seq-length 4096"
     rules = {problem.rule for problem in lint_text("a.sh", text).problems}
     assert {"heads-not-divisible", "tp-across-nodes", "tp-without-seq-parallel"} <= rules
+
+
+SIZED = {
+    "run.sh": "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+    "--seq-length 4096 --num-query-groups 8 --micro-batch-size 1 --global-batch-size 64 --num-experts 8 --tensor-model-parallel-size 2 "
+    "--pipeline-model-parallel-size 2 --context-parallel-size 2 --expert-model-parallel-size 2 --sequence-parallel",
+    "run.yaml": MODEL + "use_parallel: True\nparallel_config: {data_parallel: 2, model_parallel: 2, pipeline_stage: 2, "
+    "context_parallel: 2, micro_batch_num: 4, expert_parallel: 2, use_seq_parallel: True}\nrunner_config: {batch_size: 1}\n",
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize("impossible", [0, -1])
+def test_a_size_that_nothing_has_is_an_error_and_no_check_fails_over_it(name: str, impossible: int):
+    sizes = list(re.finditer(r"(?<=[a-z]) \d+|(?<=: )\d+", SIZED[name]))
+    assert len(sizes) > 10
+    for size in sizes:
+        report = lint_text(name, f"{SIZED[name][: size.start()]} {impossible}{SIZED[name][size.end() :]}")
+        assert report.failed == ()
+        assert report.count("error"), SIZED[name][: size.start()][-30:]
