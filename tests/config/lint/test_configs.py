@@ -97,8 +97,9 @@ def test_a_megatron_script_is_checked_too():
 
 SIZED = {
     "run.sh": "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
-    "--seq-length 4096 --num-query-groups 8 --micro-batch-size 1 --global-batch-size 64 --num-experts 8 --tensor-model-parallel-size 2 "
-    "--pipeline-model-parallel-size 2 --context-parallel-size 2 --expert-model-parallel-size 2 --sequence-parallel",
+    "--seq-length 4096 --num-query-groups 8 --micro-batch-size 1 --global-batch-size 64 --num-experts 8 "
+    "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 2 "
+    "--expert-model-parallel-size 2 --sequence-parallel",
     "run.yaml": MODEL + "use_parallel: True\nparallel_config: {data_parallel: 2, model_parallel: 2, pipeline_stage: 2, "
     "context_parallel: 2, micro_batch_num: 4, expert_parallel: 2, use_seq_parallel: True}\nrunner_config: {batch_size: 1}\n",
 }
