@@ -93,5 +93,5 @@ def test_rates_above_the_peak_and_shapes_without_sizes_are_one_error():
     with pytest.raises(InputError) as error:
         fit_products(wrong, B200)
     assert len(error.value.problems) == 3
-    with pytest.raises(InputError, match="no matmul of Ascend-910B2"):
+    with pytest.raises(InputError, match="no rates of matmul on Ascend-910B2"):
         fit_products(RATES, catalog.hardware_named("Ascend-910B2"))

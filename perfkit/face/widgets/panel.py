@@ -256,7 +256,7 @@ class PanelView(View):
             )
         before = state[path]
         if before is not None and value is not None and not isinstance(value, type(before)):
-            raise InputError(self.name, [f"{path}: {value!r} is no {type(before).__name__}"])
+            raise InputError(self.name, [f"{path}: {value!r} does not fit; wanted is a value such as {before!r}"])
         return value
 
     # The thread -------------------------------------------------------------

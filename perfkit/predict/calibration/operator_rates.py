@@ -63,7 +63,7 @@ def _rows(table: pd.DataFrame, device: HardwareSpec, op: str) -> pd.DataFrame:
         if not 0 < share <= 1
     ]
     if problems or own.empty:
-        raise InputError("operator rates", problems or [f"no {op} of {device.name}"])
+        raise InputError("operator rates", problems or [f"no rates of {op} on {device.name}"])
     values = np.array([list(one.values()) for one in sizes], dtype=np.float64)
     return own.assign(**dict(zip(("rows", "depth", "columns", "copies"), values.T, strict=True)))
 

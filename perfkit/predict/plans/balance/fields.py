@@ -90,8 +90,10 @@ class Fields:
         return f"{self.place}.{name}" if self.place else name
 
     def _wrong(self, place: str, value: Any, need: str) -> None:
-        found = "is missing" if value is _MISSING or value is None else f"= {_short(value)}"
-        self.problems.append(f"{place or 'the document'} {found}; {need} is needed")
+        where, is_missing = place or "the document", value is _MISSING or value is None
+        self.problems.append(
+            f"{where} is missing; {need} is needed" if is_missing else f"{where} = {_short(value)}; {need} is needed"
+        )
 
 
 def read_document(path: str | Path, formats: Iterable[str], text: str | None = None) -> dict[str, Any]:

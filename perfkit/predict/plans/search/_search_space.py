@@ -97,7 +97,7 @@ def space_of(
     if SELECTIVE in chosen["recompute"] and SELECTIVE not in kinds:
         raise InputError(
             "search_plans",
-            [f"recompute = {SELECTIVE!r} saves nothing for this model and attention kernel; kinds are {', '.join(kinds)}"],
+            [f"recompute = {SELECTIVE!r} saves nothing for this model with its attention kernel; kinds are {', '.join(kinds)}"],
         )
     chosen["recompute"] = tuple(kind for kind in (NONE, SELECTIVE, FULL) if kind in chosen["recompute"])
     return StrategySpace(
