@@ -34,6 +34,7 @@ OPENED: Mapping[str, tuple[str, ...]] = {
 }
 """What is opened, as a pattern below the repository, and on which pages."""
 MANY = 8
+"""Of places: of more each is opened on half of the pages."""
 ROOT = Path(__file__).resolve().parents[2]
 
 

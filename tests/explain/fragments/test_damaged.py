@@ -312,3 +312,10 @@ def test_keys_of_gpt_neox_are_no_misspelled_ones_of_another_dialect():
     assert "GPT-NeoX" in str(part.title)
     assert part.problems == ()
     assert lint_text("paste.yaml", text).problems == ()
+
+
+@pytest.mark.parametrize("value", ["8", "4,2", "'4, 2'", "$N", "${N:-8}", "{{ threads }}"])
+def test_threads_may_be_listed_by_level_or_left_for_others_to_fill_in(value):
+    assert not [one for one in lint_text("env.sh", f"export OMP_NUM_THREADS={value}").problems if one.rule == "variable-unreadable"]
+    assert [one.rule for one in lint_text("env.sh", "export OMP_NUM_THREADS=4,x").problems] == ["variable-unreadable"]
+    assert [one.rule for one in lint_text("env.sh", "export HCCL_BUFFSIZE=4,2").problems] == ["variable-unreadable"]

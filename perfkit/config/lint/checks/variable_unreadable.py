@@ -32,13 +32,17 @@ NUMBERS = frozenset(
     }
 )
 """Variables that take a whole number and nothing else."""
+BY_LEVEL = "OMP_NUM_THREADS"
+"""Also takes a list, a number a level of nested parallel regions (OpenMP 5.2, section 21.1.2)."""
 
 
 def _check(environment: Environment) -> Iterator[Found]:
     for one in environment.variables:
         digits = digits_of(one.value)
         fix = say("write {value}, if that is meant", value=digits) if digits else ""
-        if one.name in NUMBERS and _is_stated(one.value) and not one.value.removeprefix("-").isdecimal():
+        numbers = one.value.split(",") if one.name == BY_LEVEL else [one.value]
+        is_number = all(number.strip().removeprefix("-").isdecimal() for number in numbers)
+        if one.name in NUMBERS and _is_stated(one.value) and not is_number:
             message = say("{key}: {value} must be a whole number", key=one.name, value=repr(one.value))
             yield Found(message=message, key=one.name, line=one.line, fix=fix)
         elif digits:
