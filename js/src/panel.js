@@ -114,6 +114,8 @@ class Panel {
     const room = shown.reduce((sum, spec) => sum + (spec.kind === "path" || spec.multiple ? 2 : 1), 0);
     this.main.classList.toggle("pk-below", room > BESIDE);
     this.main.classList.toggle("pk-one", room <= LINE && shown.every((spec) => spec.kind !== "path" && !spec.multiple));
+    // A picker that is one line shows its field while what was asked of it is refused there.
+    this.root.classList.toggle("pk-refused", specs.some((spec) => spec.note));
     this.undo.hidden = !this.model.get("can_undo");
     for (const spec of specs) {
       // A value that the visitor is still changing is newer than the kernel's.

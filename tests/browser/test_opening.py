@@ -88,6 +88,17 @@ def test_what_nothing_reads_is_said_in_the_header_and_leaves_nothing(open_page: 
     assert list((demo_server.project / "uploads").glob("*")) == []
 
 
+def test_an_address_that_names_what_cannot_be_opened_is_refused_in_words_and_the_header_names_what_is_drawn(
+    open_page: Callable[..., Page],
+):
+    page = open_page("12_operators", "run=/nowhere/mine")
+    picker = page.locator('section[data-panel="choose-run"]')
+    expect(picker.get_by_text("not changed")).to_be_visible()
+    drawn = picker.locator(".pk-sentence").inner_text().split(":")[0]
+    switch = page.locator(".pk-opener > .pk-switches select").first
+    assert drawn in switch.evaluate("(node) => node.value")
+
+
 def test_a_configuration_that_is_dropped_anywhere_becomes_the_open_one(open_page: Callable[..., Page], demo_server: Server):
     page = open_page("12_operators")
     page.evaluate(DROP, [CONFIG.name, CONFIG.read_text(encoding="utf-8")])

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perfkit.core import settings
+from perfkit.core import catalog, settings
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.resources import pages
-from perfkit.core.roots import checked, told
+from perfkit.core.roots import checked, is_allowed, told
 from perfkit.core.texts import t
 from perfkit.face.widgets import context
 from perfkit.face.widgets._files import completions, list_folder
@@ -124,10 +124,10 @@ def what_is_open() -> dict[str, Any]:
     "upload": the limits of an upload}`.
     """
     project = context.current_project()
-    run = page_state().get("run") or context.first_run(context.SAMPLES)
+    run = _asked_for("run") or context.first_run(context.SAMPLES)
     runs = [*context.run_options(), *((label, path, group) for label, path, group in context.log_options() if group != "Samples")]
     configs = context.config_options()
-    config = page_state().get("config") or context.first_config()
+    config = _asked_for("config") or context.first_config()
     if config == context.USUAL_PLAN:
         configs = [(config, config, "Published models on 16 devices"), *configs]
     switches = [_switch("run", "Recording", run, runs), _switch("config", "Configuration", config, configs)]
@@ -140,6 +140,13 @@ def what_is_open() -> dict[str, Any]:
         "recent": [{"label": path.name, "path": str(path)} for path in recent if path.exists()],
         "upload": offer(),
     }
+
+
+def _asked_for(name: str) -> str:
+    """What the address names, where pages can open it; "" for what they refuse, and show what they had."""
+    asked = page_state().get(name)
+    is_name = name == "config" and asked in catalog.models()
+    return asked if asked and (is_name or (is_allowed(asked) and Path(asked).expanduser().exists())) else ""
 
 
 def _switch(name: str, label: str, value: str, options: list[tuple[str, str, str]]) -> dict[str, Any]:

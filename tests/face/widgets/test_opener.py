@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -96,10 +97,17 @@ def test_the_address_of_the_page_says_what_is_open(project):
 
 def test_the_header_follows_the_address_that_comes_once_it_is_drawn(project, monkeypatch, tmp_path):
     other = tmp_path / "other.yaml"
+    other.write_text("parallel_config:\n  data_parallel: 2\n")
+    monkeypatch.setenv("PERFKIT_ROOTS", f"{tmp_path}{os.pathsep}{TRACE.parent}")
     shown = header("02_model_cost")
     monkeypatch.setenv("PERFKIT_APP", "1")
     shown.on_message({"type": "hash", "values": {"run": str(TRACE), "config": str(other)}})
     assert [switch["value"] for switch in shown.places["switches"]][:2] == [str(TRACE), str(other)]
+    first = opener.what_is_open()["switches"]
+    for refused in (str(tmp_path / "none"), "/etc", "no model of that name"):
+        shown.on_message({"type": "hash", "values": {"run": refused, "config": refused}})
+        assert refused not in [switch["value"] for switch in shown.places["switches"]], "pages keep what they have"
+    assert first != shown.places["switches"]
 
 
 PIECE = (
