@@ -93,6 +93,13 @@ function drawChanged({ model, el: host }) {
   return () => model.off("change:changed", draw);
 }
 
+/** What is left of a query once the page's `values` stand after #. */
+function withoutValues(search, values) {
+  const query = new URLSearchParams(search);
+  for (const name of Object.keys(values)) query.delete(name);
+  return query.size ? `?${query}` : "";
+}
+
 /** Keeps the trait `values` and the address's hash equal; the visitor's address wins when the page opens. */
 function followAddress(model) {
   const read = (hash) => Object.fromEntries(new URLSearchParams(hash.slice(1)));
@@ -104,12 +111,16 @@ function followAddress(model) {
   };
   const fromKernel = () => {
     const hash = new URLSearchParams(model.get("values")).toString();
-    if (hash !== new URLSearchParams(read(location.hash)).toString()) history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+    const query = withoutValues(location.search, model.get("values"));
+    if (query !== location.search || hash !== new URLSearchParams(read(location.hash)).toString()) {
+      history.replaceState(null, "", `${location.pathname}${query}${hash ? `#${hash}` : ""}`);
+    }
   };
   model.on("change:values", fromKernel);
   addEventListener("hashchange", fromEvent);
-  if (location.hash.length > 1) follow(location.hash);
-  else fromKernel();
+  const asked = Object.entries(read(location.hash));
+  if (asked.every(([name, value]) => model.get("values")[name] === value)) fromKernel(); // the query has told it
+  else follow(location.hash);
   return () => {
     model.off("change:values", fromKernel);
     removeEventListener("hashchange", fromEvent);

@@ -29,7 +29,7 @@ from perfkit.face.app.access import is_named
 from perfkit.face.app.adapter import ChannelsRequest, PageRequest, ShutdownRequest, templates_of
 from perfkit.face.app.kernels import PageKernels, PageStart, page_start
 from perfkit.face.app.navigation import ROOT_PAGE, navigation
-from perfkit.face.app.room import room
+from perfkit.face.app.room import Shortage, room
 from perfkit.face.app.web import PLAIN_POLICY, entry, page_policy
 
 LANGUAGE_COOKIE = "perfkit-language"
@@ -45,6 +45,7 @@ ASSETS = {
 }
 """The only files that the app serves of its own."""
 SEEN_S = 2.0
+LEAVING_S = 1.0
 ENDED = {
     "gone": "The kernel of this page has ended. Reopen it to go on; your choices come back.",
     "killed": "The kernel of this page was ended from outside of perfkit. Reopen it to go on; your choices come back.",
@@ -96,14 +97,14 @@ class PageHandler(PlainErrors, PageRequest):
             await self._plain("doorstep.html.j2", 200, name, here=self.request.uri)
             return
         kernels, visitor = cast(PageKernels, self.kernel_manager), visitor_of(self)
-        if shortage := kernels.shortage(visitor):
+        if shortage := await self._shortage(kernels, visitor):
             self.log.warning("page %s refused: no %s left", name, shortage)
             self.set_header("Retry-After", "5")
             await self._plain("busy.html.j2", 503, name, shortage=shortage, own_pages=kernels.visitor_limit)
             return
         nonce = secrets.token_urlsafe(16)
         self.set_header("Content-Security-Policy", page_policy(nonce, self.request.host))
-        start = PageStart(visitor=visitor, environment=wishes_of(self), nonce=nonce)
+        start = PageStart(visitor=visitor, environment=wishes_of(self), nonce=nonce, is_wanted=self._is_wanted)
         self._started = start.kernel_ids
         page_start.set(start)
         kernels.take_place(start)
@@ -111,7 +112,7 @@ class PageHandler(PlainErrors, PageRequest):
             await self.show(f"{name}.ipynb")
             await self._until_seen(kernels)
         except Exception as error:
-            if not self._left and not self._kernel_gone():
+            if self._is_wanted():
                 await self._failed(name, error)
         finally:
             kernels.give_place_back(start)
@@ -120,6 +121,10 @@ class PageHandler(PlainErrors, PageRequest):
                     await kernels.end(kernel_id)
                 else:
                     kernels.expect_connection(kernel_id)
+
+    def _is_wanted(self) -> bool:
+        """Whether somebody waits for the page, and it has a kernel or will have one."""
+        return not self._left and not self._kernel_gone()
 
     def _kernel_gone(self) -> bool:
         """Whether the kernel of this request has ended before the page was complete; its page has been told."""
@@ -132,6 +137,13 @@ class PageHandler(PlainErrors, PageRequest):
         if not self.is_begun:
             await self._plain("failed.html.j2", 500, name)
 
+    async def _shortage(self, kernels: PageKernels, visitor: str) -> Shortage:
+        """Why the visitor has to wait. Who reads a page anew has left it just now, and its kernel takes a moment to end."""
+        end = time.monotonic() + LEAVING_S
+        while (shortage := kernels.shortage(visitor)) and not self._left and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        return shortage
+
     async def _until_seen(self, kernels: PageKernels) -> None:
         """Keep the connection until the page's script has run: a browser that leaves before closes it, which is noticed."""
         end = time.monotonic() + SEEN_S
@@ -140,7 +152,7 @@ class PageHandler(PlainErrors, PageRequest):
 
     def flush(self, include_footers: bool = False) -> Future[None]:
         """Send what was written; to nobody there is nothing to send, and Voila would go on for ever to wait for an ended kernel."""
-        if self._left or (self._kernel_gone() and not include_footers):
+        if not include_footers and not self._is_wanted():
             raise StreamClosedError
         return super().flush(include_footers)
 

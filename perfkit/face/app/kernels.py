@@ -46,12 +46,13 @@ else a kernel is confined to the roots."""
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PageStart:
-    """A page's request: who asks, what the kernel should know, and the ids of the kernels that were started for it."""
+    """A page's request: who asks, what the kernel should know, the kernels that were started for it, and whether it still waits."""
 
     visitor: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     nonce: str = ""
     kernel_ids: list[str] = field(default_factory=list)
+    is_wanted: Callable[[], bool] = lambda: True
 
 
 page_start: ContextVar[PageStart | None] = ContextVar("page_start", default=None)

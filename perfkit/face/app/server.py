@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import webbrowser
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from perfkit.face.app.adapter import PageServer, Route
 from perfkit.face.app.cgroup import bounds_here
 from perfkit.face.app.class_mode import codes_of_class, start_class
 from perfkit.face.app.forks import Preloaded
-from perfkit.face.app.kernels import page_start
+from perfkit.face.app.kernels import PageStart, page_start
 from perfkit.face.app.navigation import ROOT_PAGE
 from perfkit.face.app.provisioner import NAME as PROVISIONER
 from perfkit.face.app.provisioner import register as register_provisioner
@@ -116,6 +117,8 @@ def serve(
     app.preloaded, app.read_ahead = preloaded, start.first_page == ROOT_PAGE and not classroom
     # Stored outputs are what the warning is about; pages have none.
     app.log.addFilter(lambda record: "is not trusted" not in record.getMessage())
+    # Of a page that was left while it was computed; of kernels that end by themselves the supervisor tells.
+    app.log.addFilter(lambda record: "DeadKernelError" not in str(record.exc_info) and "Kernel died" not in record.getMessage())
     # Jupyter's own pings take these milliseconds; tornado takes them for seconds of its own, which never come, and warns.
     logging.getLogger("tornado.general").addFilter(lambda record: "websocket_ping_timeout" not in record.getMessage())
     url = access.address(port)
@@ -204,10 +207,18 @@ def _pages_folder() -> Path:
 
 
 def _page_config(page_config: dict[str, Any], *, notebook_path: str, **_: Any) -> dict[str, Any]:
-    start = page_start.get()  # that of the request that is answered
-    language = start.environment["PERFKIT_LANGUAGE"] if start else settings.language()
-    name = Path(notebook_path).stem
-    return {**page_config, "perfkit": handlers.page_context(_pages_folder(), name, language, start.nonce if start else "")}
+    start = page_start.get() or PageStart()  # that of the request that is answered
+    language = start.environment.get("PERFKIT_LANGUAGE", settings.language())
+    context = handlers.page_context(_pages_folder(), Path(notebook_path).stem, language, start.nonce)
+
+    async def wanted(cells: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Cells, each computed when it is asked for: none any more once nobody waits for them. Voila copies what is no function."""
+        async for cell in cells:
+            if not start.is_wanted():
+                return
+            yield cell
+
+    return {**page_config, "perfkit": {**context, "wanted": wanted}}
 
 
 def _only_seen(_handler: object, *, notebook: Any, cwd: str) -> Any:

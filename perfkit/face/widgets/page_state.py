@@ -1,7 +1,7 @@
 """Page state: the few values that restore a page, kept in the address after # (`#run=7&rank=3`).
 
-The kernel knows the query of the address when the page opens; the part after # comes a moment later, once the header is drawn in
-the browser. Panels that share values follow every change.
+In the app a page asks for itself with these values as its query before anything is computed (app/static/page.js), and the kernel
+begins with them. Elsewhere they come once the header is drawn in the browser. Panels that share values follow every change.
 """
 
 from __future__ import annotations

@@ -10,7 +10,34 @@
   // Voila's script calls these; the page shows itself as it arrives, so there is nothing to do.
   window.voila_heartbeat = window.voila_finish = window.display_cells = window.update_loading_text = () => {};
 
+  // The address: what stands after # is for the page alone, and a kernel that begins without it draws something else first ------
+
+  const SERVERS_OWN = ["project", "token"];
+  const LONGEST_QUERY = 4000;
+
+  /** The query that tells the server what `hash` says too, or none if it would be too long. */
+  function queryOf(search, hash) {
+    const query = new URLSearchParams(search);
+    for (const [name, value] of new URLSearchParams(hash.slice(1))) if (!SERVERS_OWN.includes(name)) query.set(name, value);
+    const text = query.toString();
+    return text && text.length < LONGEST_QUERY ? `?${text}` : "";
+  }
+
+  addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href]");
+    const leads = link?.hash && link.origin === location.origin && link.pathname !== location.pathname && !link.hasAttribute("download");
+    if (leads) link.search = queryOf(link.search, link.hash) || link.search;
+  }, { capture: true });
+
   window.perfkitPage = {
+    /** Before anything is computed: an address that was typed, kept or read anew is asked for again, with what its # says. */
+    begin() {
+      const query = queryOf(location.search, location.hash);
+      if (!query || query === queryOf(location.search, "")) return;
+      window.stop(); // else the browser hears this answer to its end while it waits for the other
+      location.replace(location.pathname + query + location.hash);
+    },
+
     /** The kernel runs: from now on, leaving the page ends it. */
     started(id) {
       kernelId = id;
