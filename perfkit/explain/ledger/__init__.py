@@ -39,6 +39,9 @@ from perfkit.record.events.graph import causal_graph
 KEY = ["rank", "step", "cause", "who", "place", "detail"]
 IDLE = ["rank", "step", "cause", "place", "detail", "start_ns", "duration_ns", "gap"]
 MODULES = ["rank", "step", "cause", "module", "ns"]
+_KEPT = "ledger"
+_MOST_KEPT = 500_000
+"""Of so many entries and pieces at most the ledger of a run is kept."""
 READ_HOSTS = 8
 """The host of at most so many ranks is read, those whose devices idle longest: timelines of hosts are large."""
 
@@ -169,17 +172,27 @@ def ledger(
     """The ledger of a run, of all its steps or of some.
 
     Timelines are read of `detail_ranks` (all); of the others, and of ranks without one, the summaries. `clocks` are those of the
-    run where they were estimated before. A run without steps has an empty one.
+    run where they were estimated before. A run without steps has an empty one. What a step has does not depend on the others that
+    are asked for; that of a whole run is made once and kept with it.
     """
+    asked = None if detail_ranks is None or set(detail_ranks) >= set(run.ranks) else frozenset(detail_ranks)
+    is_whole = asked is None and (clocks is None or not run.has("collectives") or clocks is causal_graph(run).clocks)
+    found: Ledger | None = run.derived.get(_KEPT) if is_whole else None
+    if found is None:
+        found = _ledger(run, asked, clocks)
+        if is_whole and len(found.entries) + len(found.idle) <= _MOST_KEPT:
+            run.derived[_KEPT] = found
+    return found.of(steps=steps)
+
+
+def _ledger(run: Run, asked: Collection[int] | None, clocks: Mapping[int, clock.Clock] | None) -> Ledger:
     rows = stragglers.staged_steps(run) if run.has("steps") else run.steps().assign(stage=stragglers.NO_STAGE)
     rows = rows.drop_duplicates(["rank", "step"], keep="last").reset_index(drop=True)
-    chosen = set(rows["step"].unique()) if steps is None else set(steps)
     stages = {int(rank): int(stage) for rank, stage in rows.drop_duplicates("rank")[["rank", "stage"]].itertuples(index=False)}
-    looked_at = _with_kernels(run, rows, detail_ranks)
+    looked_at = _with_kernels(run, rows, asked)
     graph = causal_graph(run)
     known = graph.clocks if clocks is None else clocks
     # Ranks without kernels take part in collectives too.
-    asked = None if detail_ranks is None or set(detail_ranks) >= set(run.ranks) else detail_ranks
     members = graph.members(ranks=asked, clocks=known).reset_index(drop=True)
     lines = _timelines(run, rows, looked_at, members, known)
     parts = []
@@ -191,13 +204,13 @@ def ledger(
     if len(rows):
         parts.append(_stated.summaries(rows, members, _fed(run)))
     entries = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_stated.COLUMNS)
-    entries = entries[entries["step"].isin(list(chosen)).to_numpy(dtype=bool) & (entries["ns"] > 0).to_numpy(dtype=bool)]
+    entries = entries[(entries["ns"] > 0).to_numpy(dtype=bool)]
     entries = _pipeline.told_apart(run, entries, members, stages)
     entries = entries.astype({"rank": "int64", "step": "int64", "who": "int64", "ns": "int64"})
     entries, modules = _without_modules(entries[(entries["ns"] > 0).to_numpy(dtype=bool)])
     entries = entries.groupby([*KEY, "part"], dropna=False, sort=False)["ns"].sum().reset_index()
     ordered = entries.sort_values(["rank", "step", "ns"], ascending=[True, True, False], kind="stable", ignore_index=True)
-    idle = _idle(lines, chosen)
+    idle = _idle(lines)
     hosts = frozenset(rank for rank, line in lines.items() if line.host_read)
     sampled = {rank: line.launched for rank, line in lines.items() if line.launched and not line.host_read}
     return Ledger(run.name, run.kind, ordered, stages, idle, hosts, modules, sampled)
@@ -212,11 +225,11 @@ def _without_modules(entries: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]
     return entries.assign(detail=entries["detail"].where(~works, None)), by_module
 
 
-def _idle(lines: Mapping[int, Timeline], steps: Collection[int]) -> pd.DataFrame:
+def _idle(lines: Mapping[int, Timeline]) -> pd.DataFrame:
     """The pieces of all timelines that are in no other part of the step; those that touch are one idle time."""
     frames = [pd.DataFrame({name: pd.Series(dtype="int64") for name in IDLE})]
     for rank, line in lines.items():
-        own = np.flatnonzero((line.parts == "free") & np.isin(line.steps, list(steps)))
+        own = np.flatnonzero(line.parts == "free")
         begin, end, step = line.starts[own], line.ends[own], line.steps[own]
         new = np.ones(len(own), dtype=bool)
         new[1:] = (begin[1:] != end[:-1]) | (step[1:] != step[:-1])

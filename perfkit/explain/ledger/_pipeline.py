@@ -25,15 +25,17 @@ def told_apart(run: Run, entries: pd.DataFrame, members: pd.DataFrame, stages: M
     load = _for_stages(entries, stages)
     if not load.any():
         return entries
-    busy = _work(entries, stages)
-    by_stage = busy.groupby("stage")["ns"].median()
-    if len(by_stage) < 2:
-        return entries
+    work = {int(str(step)): rows for step, rows in _work(entries, stages).groupby("step")}
+    none = pd.DataFrame({"rank": [], "stage": [], "ns": []})
     passes = chunks_of(run) * (micro_batches(run, members, stages) or 1)
-    filling = (len(by_stage) - 1) / passes * float(by_stage.mean())
-    own = busy.set_index("rank")["ns"]
     frames = [entries[~load]]
-    for (rank, _), rows in entries[load].groupby(["rank", "step"], sort=False):
+    for (rank, step), rows in entries[load].groupby(["rank", "step"], sort=False):
+        busy = work.get(int(str(step)), none)
+        own, by_stage = busy.set_index("rank")["ns"], busy.groupby("stage")["ns"].median()
+        if len(by_stage) < 2:
+            frames.append(rows)
+            continue
+        filling = (len(by_stage) - 1) / passes * float(by_stage.mean())
         # A stage that computes nothing is not among those that do.
         own_stage = float(by_stage.get(stages[int(str(rank))], 0.0))
         spare = max(0.0, float(by_stage.max()) - own_stage)
@@ -67,9 +69,8 @@ def _cut(rows: pd.DataFrame, filling: float, spare: float, slow: float) -> pd.Da
 
 
 def _work(entries: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
-    """The mean time a step that each rank computes: `rank`, `stage`, `ns`."""
+    """The time that each rank computes in each step: `rank`, `step`, `stage`, `ns`."""
     working = entries[(entries["part"] == "computing").to_numpy(dtype=bool)]
-    by_step = working.groupby(["rank", "step"])["ns"].sum()
-    means = by_step.groupby(level="rank").mean().rename("ns").reset_index()
-    means = means.assign(stage=[stages.get(int(rank), NO_STAGE) for rank in means["rank"]])
-    return means[(means["stage"] != NO_STAGE).to_numpy(dtype=bool)]
+    sums = working.groupby(["rank", "step"])["ns"].sum().reset_index()
+    sums = sums.assign(stage=[stages.get(int(rank), NO_STAGE) for rank in sums["rank"]])
+    return sums[(sums["stage"] != NO_STAGE).to_numpy(dtype=bool)]

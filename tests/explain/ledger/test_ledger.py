@@ -15,10 +15,12 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
+from perfkit.explain.diagnose import diagnose
 from perfkit.explain.guide_terms import TERMS, terms_of
 from perfkit.explain.ledger import Ledger, causes, ledger
 from perfkit.explain.ledger._head import of_head
 from perfkit.explain.ledger._paint import layer, paint, shared
+from perfkit.explain.ledger._pipeline import told_apart
 from perfkit.predict.simulate import simulate
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.load import load
@@ -283,3 +285,43 @@ def test_neither_attention_nor_router_is_a_head(operator: str, shape: str, produ
     names, shapes = pd.Series([operator, *["MatMul"] * len(products)]), pd.Series([shape, *products])
     work = np.array(["work/element-wise and other", *["work/product"] * len(products)], dtype=object)
     assert not of_head(names, shapes, work).any()
+
+
+def test_what_a_stage_waits_for_in_a_step_does_not_depend_on_the_other_steps_asked_for():
+    run = simulate(dense_plan(1, pipeline=2))
+    stages = dict.fromkeys(run.ranks, 0) | {run.ranks[-1]: 1}
+    busy = {(0, 0): 60, (0, 1): 70, (1, 0): 90, (1, 1): 20}
+    rows = [
+        row
+        for (step, stage), ns in busy.items()
+        for row in (
+            {"rank": run.ranks[-stage], "step": step, "cause": "work/product", "who": -1, "part": "computing", "ns": ns * 1000},
+            {
+                "rank": run.ranks[-stage],
+                "step": step,
+                "cause": causes.STAGE_LOAD,
+                "who": run.ranks[stage - 1],
+                "part": "free",
+                "ns": 80_000,
+            },
+        )
+    ]
+    entries = pd.DataFrame(rows).assign(place="inside", detail=None)
+    members = pd.DataFrame(columns=["rank", "step", "instance", "operation"])
+    together = told_apart(run, entries, members, stages)
+    apart = pd.concat([told_apart(run, entries[entries["step"] == step], members, stages) for step in (0, 1)])
+    key = ["rank", "step", "cause", "who"]
+    assert together.groupby(key)["ns"].sum().to_dict() == apart.groupby(key)["ns"].sum().to_dict()
+    loads = together[together["cause"] == causes.STAGE_LOAD].groupby("step")["ns"].sum()
+    assert loads.to_dict() == {0: 10_000, 1: 70_000}
+
+
+def test_a_run_has_one_ledger_whatever_is_asked_of_it():
+    run = load(TRACES / "hta/nccl_parser_config")
+    steps = sorted({int(step) for step in run.steps()["step"]})
+    judged = diagnose(run).ledger.entries
+    for step in steps:
+        part = ledger(run, steps=[step]).entries
+        pd.testing.assert_frame_equal(part, ledger(replace(run)).of(steps=[step]).entries)
+        own = judged[(judged["step"] == step).to_numpy(dtype=bool)].reset_index(drop=True)
+        assert own.empty or own.equals(part)
