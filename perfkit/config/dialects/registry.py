@@ -7,6 +7,7 @@ from dataclasses import replace
 from perfkit.config.dialects._started import Started, started
 from perfkit.config.dialects._unread import unread_program
 from perfkit.config.dialects.dialect import Dialect, Document
+from perfkit.config.dialects.manifests import as_script
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
@@ -32,7 +33,8 @@ def recognised(document: Document) -> tuple[Dialect, ...]:
 
 
 def read_document(document: Document) -> Plan:
-    """The plan of a document whose dialect is recognised by content."""
+    """The plan of a document whose dialect is recognised by content; of a manifest, of the script that its containers run."""
+    document = replace(document, text=as_script(document.text))
     found = recognised(document)
     if not found:
         if begun := started(document.text, document.path):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from perfkit.config.dialects.manifests import as_script
 from perfkit.config.dialects.registry import dialect_named
 from perfkit.config.dialects.table import problems_of_rows, read_table
 from perfkit.config.dialects.table_file import read_frame
@@ -29,6 +30,8 @@ LARGEST_BYTES = 20_000_000
 CONFIGS = (".yaml", ".yml", ".json", ".toml", ".sh", ".args", ".txt")
 PIECES = (".yaml", ".yml")
 ENVIRONMENTS = (".sh", ".env", ".bash", ".txt", ".dockerfile")
+MANIFEST = ".sh"
+"""What a manifest of containers is read as."""
 TABLE = ".csv"
 CODE = (".py", ".ipynb")
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -155,6 +158,8 @@ class _Run:
         """Check one text as everything that its name and content make it; `path` is where it lies, with what it refers to."""
         before = sum(self.checked.values())
         suffix = _suffix(Path(file))
+        if suffix in PIECES and (script := as_script(text)) != text:
+            suffix, text = MANIFEST, script
 
         def wants(kind: Kind, by_name: bool) -> bool:
             return by_name if kinds is None else kind in kinds

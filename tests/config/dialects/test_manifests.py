@@ -1,0 +1,140 @@
+"""Manifests of containers: what they run is read as the same command in a script is, each thing with its line."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.manifests import as_script
+from perfkit.config.dialects.megatron_options import FLAGS, LISTS
+from perfkit.config.dialects.read import read_text
+from perfkit.config.lint import lint, lint_text
+from perfkit.config.lint.subjects import environment_of
+from perfkit.explain.fragments import explain_fragment
+
+COMMANDS = (
+    "msrun --worker_num=16 --local_worker_num=8 run_mindformer.py --config a.yaml --run_mode train",
+    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --tensor-model-parallel-size 8 --seq-length 4096 --bf16",
+    "python train.py --name 'two words' --pattern 'a\"b' --lr 1e-4",
+    "deepspeed --num_gpus 8 train.py --deepspeed ds.json --swiglu --lr-decay-style cosine",
+)
+VARIABLES = {"HCCL_BUFFSIZE": "400", "NCCL_DEBUG": "WARN", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+JOB = """\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+spec:
+  pytorchReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              command: ["torchrun"]
+              env:
+                - name: HCCL_BUFFSIZE
+                  value: "4OO"
+                - name: HF_TOKEN
+                  value: hf_abcdefghijklmnopqrstuvwx
+                - name: RANKS
+                  value: "8"
+                - name: POD_IP
+                  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+              args:
+                - --nproc_per_node=$(RANKS)
+                # what is trained
+                - pretrain_gpt.py
+                - --tensor-model-parallel-size
+                - "8"
+                - --seq-length
+                - "4O96"
+---
+apiVersion: batch/v1
+kind: Job
+spec:
+  template:
+    spec:
+      containers:
+        - command:
+            - /bin/bash
+            - -lc
+            - |
+              export HCCL_CONNECT_TIMEOUT=12OO
+              torchrun train.py
+"""
+BF16 = "--num-layers=32 --hidden-size=4096 --num-attention-heads=32 --micro-batch-size=1 --global-batch-size=64 --bf16"
+
+
+def _pod(command: str, how: str) -> str:
+    """A pod that runs `command` with `VARIABLES`, its words in one list, in two parts, or as the script of a shell."""
+    words = shlex.split(command)
+    parts = {
+        "list": {"command": words},
+        "parts": {"command": words[:1], "args": words[1:]},
+        "shell": {"command": ["sh", "-c", command]},
+    }
+    env = [{"name": name, "value": value} for name, value in VARIABLES.items()]
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "env": env, **parts[how]}]}})
+
+
+def _compose(command: str, how: str) -> str:
+    words = shlex.split(command)
+    parts = {"list": {"command": words}, "parts": {"entrypoint": words[:1], "command": words[1:]}, "shell": {"command": command}}
+    env = VARIABLES if how == "list" else [f"{name}={value}" for name, value in VARIABLES.items()]
+    return yaml.safe_dump({"services": {"train": {"environment": env, **parts[how]}}}, width=10_000)
+
+
+@pytest.mark.parametrize("manifest", [_pod, _compose])
+@pytest.mark.parametrize("how", ["list", "parts", "shell"])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split()[0])
+def test_a_manifest_says_what_its_command_in_a_script_says(command: str, how: str, manifest):
+    script = as_script(manifest(command, how))
+    assert parse(script, "job.yaml", FLAGS, LISTS).values == parse(command, "run.sh", FLAGS, LISTS).values
+    assert {one.name: one.value for one in environment_of("job.yaml", script).variables} == VARIABLES
+
+
+def test_everything_in_a_manifest_has_its_own_line_and_secrets_stay_masked():
+    found = {(one.rule, one.line) for one in lint_text("job.yaml", JOB).problems if one.severity == "error"}
+    lines = JOB.splitlines()
+    assert found == {
+        ("variable-unreadable", 1 + next(at for at, line in enumerate(lines) if "4OO" in line)),
+        ("value-unreadable", 1 + next(at for at, line in enumerate(lines) if "--seq-length" in line)),
+        ("variable-unreadable", 1 + next(at for at, line in enumerate(lines) if "12OO" in line)),
+    }
+    told = explain_fragment(JOB)
+    assert [part.kind for part in told.parts] == ["environment", "launch", "environment", "launch"]
+    assert {(one.rule, one.line) for one in told.problems if one.severity == "error"} == found
+    assert "hf_abc" not in told.text
+    assert told.prose == ()
+
+
+def test_a_plan_is_read_from_a_manifest_as_from_the_script():
+    command = f"{COMMANDS[1]} {BF16}"
+    assert read_text(_pod(command, "parts"), "job.yaml").parallel == read_text(command, "run.sh").parallel
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n",
+        "apiVersion: v1\nspec: {containers: 3}\n",
+        "apiVersion: v1\nspec: {containers: [1, [2], {command: {a: b}, env: [x, [y], {name: [1], value: 2}], ? [k] : v}]}\n",
+        "apiVersion: v1\nspec: {containers: [\n",
+        "apiVersion: v1\na: &x [*x]\n",
+        "apiVersion: v1\n" + "a: " + "[" * 5000 + "]" * 5000,
+        "services:\n",
+        "runner_config:\n  epochs: 2\n",
+    ],
+)
+def test_what_runs_nothing_stays_as_it_is(text: str):
+    assert as_script(text) == text
+
+
+def test_a_file_of_a_manifest_is_checked_as_one(tmp_path: Path):
+    (tmp_path / "job.yaml").write_text(JOB, encoding="utf-8")
+    report = lint(tmp_path)
+    assert report.count("error") == 3
+    assert dict(report.checked)["environment"] == 1
