@@ -21,6 +21,7 @@ from perfkit.face.report.notebook import run_notebook
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
 from perfkit.predict.changes import AS_PLANNED
+from perfkit.predict.plans.balance.laid_out import AS_CONFIGURED, FASTEST
 from perfkit.project import create_project, open_project, save
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
@@ -283,6 +284,12 @@ def test_page_06_balances_a_configuration_as_the_command_does(path: Path):
     assert stages["memory_bytes"].tolist() == told["peak_bytes"], "what is drawn is what was found"
     own = format_ns(predicted(path, "Ascend-910B2")["step_time_s"] * NS_PER_S, 4)
     assert best.value[1].endswith(f"As it is configured it takes {own}.")
+    opened, estimated = page["what_the_pipeline_does"].value[0], page["how_long_a_step"].value[0]
+    assert opened.step_ns == pytest.approx(estimated.step_time_s * NS_PER_S, rel=1e-6), "a page says one step of a plan"
+    assert max(opened.peak_bytes) == pytest.approx(estimated.peak_memory_bytes)
+    fastest = page["what_the_pipeline_does"].set(recompute=FASTEST).value[0]
+    assert fastest.step_ns <= opened.step_ns
+    page["what_the_pipeline_does"].set(recompute=AS_CONFIGURED)
     drawn = page["what_the_pipeline_does"].set(layers="; ".join(" ".join(map(str, row)) for row in told["layers"])).value[0]
     assert drawn.step_ns >= told["makespan_ns"]
     assert page["open_plan"].path == str(path), "the estimate below is that of the same configuration"

@@ -1,8 +1,9 @@
 """Pipelines: a configuration or a case for a pipeline, chosen on a page, and the controls that change it.
 
 @widgets.step(problem=choose_case(path), **pipeline_entries())
-def what_the_pipeline_does(problem, layers, **sizes):
-return laid_out(changed_problem(problem, **sizes), layers)
+def what_the_pipeline_does(problem, layers, recompute, **sizes):
+    changed = changed_problem(problem, **sizes)
+    return laid_out(changed, recomputed(changed, layers, recompute))
 """
 
 from __future__ import annotations
@@ -27,8 +28,18 @@ from perfkit.predict.changes import on_device
 from perfkit.predict.estimate import efficiency_of
 from perfkit.predict.plans.balance.case_file import is_case, read_problem
 from perfkit.predict.plans.balance.fields import MAX_FILE_BYTES
-from perfkit.predict.plans.balance.from_plan import problem_of_plan
-from perfkit.predict.plans.balance.laid_out import Pipeline, case_of, chunks_of, own_layers, schedules_of, stages_of, transfers_of
+from perfkit.predict.plans.balance.from_plan import PlanProblem, problem_of_plan
+from perfkit.predict.plans.balance.laid_out import (
+    AS_CONFIGURED,
+    FASTEST,
+    Pipeline,
+    case_of,
+    chunks_of,
+    own_layers,
+    schedules_of,
+    stages_of,
+    transfers_of,
+)
 from perfkit.predict.plans.balance.sapp import is_sapp, read_sapp
 
 SAMPLES = {
@@ -140,6 +151,14 @@ def pipeline_entries() -> dict[str, Entry]:
             key="parallel_config.pp_interleave_num",
         ),
         "layers": Text(own_layers, label="Layers by stage", help="stages separated by spaces, chunks by semicolons", key="offset"),
+        "recompute": Choice(
+            AS_CONFIGURED,
+            FASTEST,
+            label="Recompute",
+            help="layers that are not those of the configuration have the fastest that fits",
+            visible=lambda problem: isinstance(problem, PlanProblem),
+            buttons=True,
+        ),
         "schedule": Choice(
             schedules_of,
             default=lambda problem: case_of(problem).schedule,

@@ -39,6 +39,8 @@ SCHEDULES = {
     "vpp_lm": "interleaved, less memory",
 }
 TRANSFERS = {"none": "ignored", "overlap": "overlapped", "sender": "sender waits", "rendezvous": "both wait"}
+AS_CONFIGURED, FASTEST = "as configured", "the fastest that fits"
+"""Which layers of the plan's own split are recomputed."""
 Pipeline = PipelineProblem | PlanProblem
 """A case by itself, or the problem of a plan."""
 MOST_MOVES = 12
@@ -85,8 +87,8 @@ class LaidOut:
         )
         change_ns = self.step_ns - (self.even_ns or self.step_ns)
         if change_ns:
-            longer = "{text} That is {change_ns} longer than with an even split."
-            shorter = "{text} That is {change_ns} shorter than with an even split."
+            longer = "{text} That is {change_ns} longer than with an even split and its fastest recomputation."
+            shorter = "{text} That is {change_ns} shorter than with an even split and its fastest recomputation."
             text = say(longer if change_ns > 0 else shorter, text=text, change_ns=abs(change_ns))
         notes: list[str] = [say("Assumed: {assumed}.", assumed=assumed) for assumed in problem.assumptions]
         over = [] if limit is None else [stage for stage, peak in enumerate(self.peak_bytes) if peak > limit]
@@ -139,8 +141,11 @@ class LaidOut:
         return pd.DataFrame(columns)
 
     def moves(self, most: int = MOST_MOVES, check: Callable[[], None] = lambda: None) -> pd.DataFrame:
-        """The best moves of one layer (`LayerPlanner.moves`), which take longer than all the rest."""
-        return self.planner.moves(self.layout, most=most, check=check)
+        """The best moves of one layer (`LayerPlanner.moves`), which take longer than all the rest.
+
+        Before and after a move a stage has its fastest recomputation, so that what is told is what the move does alone.
+        """
+        return self.planner.moves(self.planner.layout(layers_of(self.layout)), most=most, check=check)
 
     def recompute_ns(self) -> list[list[int]]:
         """By chunk and stage, what the backward of one micro batch repeats of the forward."""
@@ -192,6 +197,14 @@ def laid_out(pipeline: Pipeline, layers: str | Layout) -> LaidOut:
         even_ns = makespan_ns + even_planner.problem.closing_ns
     peaks = tuple(planner.evaluator.peaks_bytes(layout[None])[0].tolist())
     return LaidOut(planner=planner, layout=layout, schedule=schedule, peak_bytes=peaks, even_ns=even_ns, pipeline=pipeline)
+
+
+def recomputed(pipeline: Pipeline, layers: str, recompute: str) -> str | Layout:
+    """What to lay out: the plan's own layout where `layers` are its own and `recompute` is `AS_CONFIGURED`, else the layers."""
+    if recompute == AS_CONFIGURED and isinstance(pipeline, PlanProblem):
+        own = [list(row) for row in pipeline.plan.stage_layers]
+        return pipeline.start if parse_layers(layers) == own else layers
+    return layers
 
 
 def _planned(pipeline: Pipeline, layers: Layers | Layout) -> tuple[LayerPlanner, Layout]:
