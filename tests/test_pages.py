@@ -297,7 +297,7 @@ def test_a_row_of_page_18_puts_its_operator_in_the_middle(tmp_path: Path):
     assert "Operator %56" in around.wait().tables
     rows.view.on_message({"type": "row", "table": "one that is no longer there", "row": 2})
     rows.wait()
-    rows.view.on_message({"type": "row", "table": "Communication, what should not be first", "row": 2})
+    rows.view.on_message({"type": "row", "table": "Communication, avoidable first", "row": 2})
     rows.wait()
     assert "Operator %207" in around.wait().tables
     assert page_state().values["node"] == "%207"

@@ -15,6 +15,7 @@ function fill(cell, { text: texts, values, links }, row) {
 
 // A name without spaces that is longer goes on in the next line behind a slash, dot or underscore.
 const LONG_WORD = 14;
+const FEW_ROWS_PX = 170;
 
 /** A text as nodes between which a line may end. */
 function parted(text) {
@@ -128,6 +129,14 @@ export class Table {
     const draw = () => {
       const { whole = false } = this;
       scroll.classList.toggle("pk-whole", whole);
+      scroll.style.maxHeight = "";
+      const hidden = scroll.scrollHeight - scroll.clientHeight;
+      if (!whole && hidden > 1) {
+        // A few rows are not worth hiding, and none is cut through.
+        const ends = this.rows.map((row) => row.offsetTop + row.offsetHeight).filter((end) => end <= scroll.clientHeight + 1);
+        if (hidden <= FEW_ROWS_PX || !ends.length) scroll.classList.add("pk-whole");
+        else scroll.style.maxHeight = `${ends.at(-1)}px`;
+      }
       turn.setAttribute("aria-pressed", String(whole));
       turn.textContent = whole ? t("Fewer rows") : t("All {0} rows", this.length());
       turn.hidden = !whole && scroll.scrollHeight <= scroll.clientHeight + 1;

@@ -177,9 +177,7 @@ class ClusterJudgement:
         if (self.stages["num_ranks"] < excess.MIN_PEERS).any():
             notes.append("Stages with fewer than three ranks have no spread of their own; their step times are shown, not judged.")
         if steps < excess.MIN_PEERS:
-            notes.append(
-                say("Whether a deviation lasts cannot be told from {num} of the three steps or more that it takes.", num=str(steps))
-            )
+            notes.append(say("Whether a deviation lasts takes three steps to tell; recorded: {num}.", num=str(steps)))
         return [*notes, "This run is simulated."] if self.run.kind == "simulated" else notes
 
 

@@ -204,7 +204,14 @@ def links_told(table: pd.DataFrame) -> str:
     slow = table[table["slow"]]
     if slow.empty:
         median = float(table["bytes_per_s"].median())
-        return say("Links move {median_bytes_per_s} (median); none is slower than its like.", median_bytes_per_s=median)
+        alone = int(table["slowness"].isna().sum())
+        if alone == len(table):
+            return say(
+                "Links move {median_bytes_per_s} (median); none has another like it to be judged by.", median_bytes_per_s=median
+            )
+        text = say("Links move {median_bytes_per_s} (median); none is slower than its like.", median_bytes_per_s=median)
+        form = "{text} Not judged, since there is none like them: {num}."
+        return say(form, text=text, num=str(alone)) if alone else text
     row = slow.iloc[0]
     ends = f"{int(row['source_rank'])} to {int(row['target_rank'])}"
     return f"The link {ends} takes {significant(float(row['slowness']))} times as long a byte as links like it."

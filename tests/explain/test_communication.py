@@ -158,3 +158,13 @@ def test_what_is_not_recorded_is_not_measured():
     with pytest.raises(NotMeasuredError, match="collectives"):
         operations_of(log)
     assert names_of(log, "collectives", "group") == ["all"]
+
+
+def test_links_that_have_none_like_them_are_not_called_healthy():
+    run = load(data_folder() / "traces" / "cluster_16card")
+    table = link_table(run)
+    alone = int(table["slowness"].isna().sum())
+    assert 0 < alone < len(table)
+    assert links_told(table).endswith(f"Not judged, since there is none like them: {alone}.")
+    assert "none has another like it" in links_told(table[table["slowness"].isna()])
+    assert "Not judged" not in links_told(table[table["slowness"].notna()])

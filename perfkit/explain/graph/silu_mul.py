@@ -206,7 +206,7 @@ def _changed(pair: Pair) -> Check:
         change = "nothing: all that was configured is in effect"
     again = bool(fixes) or not pair.entries
     return Check(
-        question="Is nothing left to change?",
+        question="Is the list of patterns complete?",
         passed=not again,
         found=change,
         means="Compile again and repeat step 3: all of it must be saved." if again else "The case is closed.",

@@ -22,14 +22,15 @@ class Navigation:
 
 def navigation(folder: Path, name: str) -> Navigation:
     """The rail of the pages in `folder` with the page `name` open."""
-    found = pages(folder)
     groups: dict[str, list[Page]] = {}
-    for page in found:
+    for page in pages(folder):
         groups.setdefault(page.group, []).append(page)
-    index = next((index for index, page in enumerate(found) if page.name == name), None)
+    ordered = [(group, tuple(groups[group])) for group in sorted(groups, key=GROUP_ORDER.index)]
+    listed = [page for _, members in ordered for page in members]  # neighbours are those that stand so in the rail
+    index = next((index for index, page in enumerate(listed) if page.name == name), None)
     return Navigation(
-        groups=tuple((group, tuple(groups[group])) for group in sorted(groups, key=GROUP_ORDER.index)),
-        current=None if index is None else found[index],
-        previous=None if not index else found[index - 1],
-        following=None if index is None or index + 1 == len(found) else found[index + 1],
+        groups=tuple(ordered),
+        current=None if index is None else listed[index],
+        previous=None if not index else listed[index - 1],
+        following=None if index is None or index + 1 == len(listed) else listed[index + 1],
     )

@@ -83,6 +83,13 @@ def test_the_rail_comes_from_the_folder_alone(tmp_path):
     assert rail.current is not None
     assert (rail.previous.name, rail.current.name, rail.following.name) == ("00_start_here", "11_steps", "30_case")
     assert navigation(tmp_path, "gone").current is None
+    for name in ("10_load", "19_dryrun"):
+        write_page(tmp_path, name)
+    assert [navigation(tmp_path, name).following.name for name in ("10_load", "19_dryrun", "11_steps")] == [
+        "19_dryrun",
+        "11_steps",
+        "30_case",
+    ]
     assert navigation(tmp_path, "00_start_here").previous is None
 
 

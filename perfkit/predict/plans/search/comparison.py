@@ -54,10 +54,9 @@ class Comparison:
             return ("There is no plan to compare.",)
         first, *others = self.plans
         least = first.estimate.step_time_s
-        parts = [f"{one.name} {format_change(one.estimate.step_time_s / least - 1)} a step" for one in others]
-        text = f"{first.name} is compared" + (
-            f"; {'; '.join(parts)}." if parts else " with nothing yet: choose another row or mark."
-        )
+        parts = [f"{one.name} {format_change(one.estimate.step_time_s / least - 1)}" for one in others]
+        alone = f"{first.name} is compared with nothing yet: choose another row or mark."
+        text = f"The others are held to {first.name}. Their step: {'; '.join(parts)}." if parts else alone
         return (text, f"The plan by hand is impossible: {'; '.join(self.problems)}.") if self.problems else (text,)
 
     def to_frame(self) -> pd.DataFrame:
