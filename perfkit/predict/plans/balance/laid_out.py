@@ -250,7 +250,7 @@ def moves_table(moves: pd.DataFrame) -> pd.DataFrame:
     """Moves as a page shows them: `from_stage`, `to_stage`, `change_ns` of the step, `memory`, `layers` after the move."""
     shown = moves.rename(columns={"from": "from_stage", "to": "to_stage"})
     shown.insert(3, "memory", ["fits" if fits else "too much" for fits in moves["fits"]])
-    shown.attrs = {"labels": {"layers": "layers after the move", "change_ns": "step"}}
+    shown.attrs = {"labels": {"layers": "layers after the move", "change_ns": "change of the step"}}
     return shown.drop(columns="fits")
 
 
