@@ -86,11 +86,11 @@ def memory_figures(run: Run, rank: int, curve: Curve) -> pd.DataFrame:
 
 
 def blocks_told(run: Run, rank: int, curve: Curve) -> tuple[str, ...]:
-    """What single blocks explain of a peak and what joining their gaps wins, in sentences."""
-    blocks = _blocks(run, rank)
+    """What else is reserved, what single blocks explain of a peak and what joining their gaps wins, in sentences."""
+    blocks, notes = _blocks(run, rank), _reserved_besides(run, rank, curve)
     if blocks.empty:
-        return ("Single blocks are not recorded: operator_memory.csv or the memory tracker names them.",)
-    peak, won, notes = memory.live_peak(blocks), won_by_virtual_memory(blocks), []
+        return *notes, "Single blocks are not recorded: operator_memory.csv or the memory tracker names them."
+    peak, won = memory.live_peak(blocks), won_by_virtual_memory(blocks)
     if won is not None:
         notes.append(f"Virtual memory (MS_ALLOC_CONF=enable_vmm:True) could win up to {format_bytes(won)} of gaps.")
     if missing := _not_in_blocks(curve, peak.num_bytes):
@@ -104,6 +104,21 @@ def blocks_told(run: Run, rank: int, curve: Curve) -> tuple[str, ...]:
             )
         )
     return tuple(notes)
+
+
+def _reserved_besides(run: Run, rank: int, curve: Curve) -> list[str]:
+    """The component that reserves most, where it is another one: the peak of the whole run is its."""
+    if not run.has("memory_curve"):
+        return []
+    rows = run.frame("memory_curve", ranks=[rank], columns=["component", "reserved_bytes"])
+    rows = rows[rows["reserved_bytes"].notna() & ~rows["component"].astype(str).str.startswith(MODULE)]
+    if rows.empty:
+        return []
+    most = rows.loc[rows["reserved_bytes"].astype("int64").idxmax()]
+    if str(most["component"]) == curve.component or int(most["reserved_bytes"]) <= (curve.reserved_peak_bytes or 0):
+        return []
+    form = "{component} reserved {reserved_bytes}; page 00 tells the most of any component and rank."
+    return [say(form, component=str(most["component"]), reserved_bytes=int(most["reserved_bytes"]))]
 
 
 def _not_in_blocks(curve: Curve, known_bytes: int) -> float:
