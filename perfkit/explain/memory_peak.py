@@ -114,7 +114,7 @@ def _reserved_besides(run: Run, rank: int, curve: Curve) -> list[str]:
     rows = rows[rows["reserved_bytes"].notna() & ~rows["component"].astype(str).str.startswith(MODULE)]
     if rows.empty:
         return []
-    most = rows.loc[rows["reserved_bytes"].astype("int64").idxmax()]
+    most = rows.iloc[int(rows["reserved_bytes"].to_numpy(dtype="int64").argmax())]
     if str(most["component"]) == curve.component or int(most["reserved_bytes"]) <= (curve.reserved_peak_bytes or 0):
         return []
     form = "{component} reserved {reserved_bytes}; page 00 tells the most of any component and rank."

@@ -32,8 +32,13 @@ def plan() -> Plan:
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_every_sample_has_a_verdict_of_one_sentence_and_four_figures(path: Path):
     found = verdict(load(path))
-    (sentence,) = found.told()
+    sentence, *larger = found.told()
     assert sentence.endswith(".")
+    losses = found.diagnosis.ledger.waterfall()
+    losses = losses[~losses["cause"].str.startswith("work").to_numpy(dtype=bool)]
+    costs = max((one.cost_ns or 0 for one in found.diagnosis.findings), default=0)
+    # The largest loss stands on the first screen: as the first finding, or beside it.
+    assert len(larger) == bool(((losses["ns"] > costs) & (losses["share"] < 1)).any())
     frame = found.to_frame()
     first, *others = frame["figure"]
     assert first in ("step time (mean)", "step time (median)", "step time")
