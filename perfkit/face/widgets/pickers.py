@@ -88,8 +88,10 @@ def choose_recording(
     entry = Folder(first, options, label=label, help="a folder of profiles at any depth, a trace file, or a training log")
 
     def read(**chosen: str) -> Run | None:
-        if optional and not chosen[name]:
+        if not chosen[name] and optional:
             return None
+        if not chosen[name] and name != "run":
+            raise NothingYet("No other recording is chosen yet. Choose a folder of profiles, a trace file or a training log.")
         run = context.read_run(chosen[name])
         if remember and context.remember_run(chosen[name]):
             page_state().saved()  # by this page, not by somebody else
