@@ -19,7 +19,7 @@ from perfkit.config.dialects._shell import END, Placed, Shell
 from perfkit.config.dialects._shell_words import expanded, is_known
 from perfkit.config.dialects._slurm import world_size
 from perfkit.config.dialects.key_effects import leaves
-from perfkit.config.dialects.launchers import inside
+from perfkit.config.dialects.launchers import in_one_word, inside
 from perfkit.core.errors import InputError
 
 MAX_DEPTH = 10
@@ -67,7 +67,7 @@ def parse(text: str, name: str, flags: frozenset[str], lists: frozenset[str], pa
         return _from_groups(text, name, lists)
     shell = Shell()
     try:
-        shell.run(inside(text), name, path)
+        shell.run(in_one_word(inside(text)), name, path)
     except RecursionError as error:
         raise InputError(name, ["its commands are nested too deeply to be followed"]) from error
     variables = shell.texts()

@@ -338,6 +338,17 @@ def test_commands_in_one_word_see_what_stands_before_them():
     assert (plan.model.num_layers, plan.parallel.tensor_parallel_size) == (4, 2)
 
 
+@pytest.mark.parametrize(
+    "shell", ["bash -c", "docker run --rm image bash -lc", "srun -N 1 sh -c", "ssh node-0", "ssh node-0 bash -c"]
+)
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_options_of_commands_in_one_word_have_their_own_lines(shell, quote):
+    command = "\n  torchrun pretrain_gpt.py \\\n  --num-layers 4 \\\n  --seq-length 4O96\n"
+    found = parse(f"#!/bin/bash\n{shell} {quote}{command}{quote}\n", "job.sh", frozenset(), frozenset())
+    assert found.values == {"num_layers": 4, "seq_length": "4O96"}
+    assert found.lines == {"num_layers": 4, "seq_length": 5}
+
+
 def test_a_script_that_is_named_from_a_folder_above_is_found(tmp_path):
     folder = tmp_path / "examples" / "gpt3"
     folder.mkdir(parents=True)
