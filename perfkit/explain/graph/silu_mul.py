@@ -93,6 +93,15 @@ class Pair:
         held = format_bytes(self.wanted_bytes)
         return (f"{len(self.forward)} operators of {layers} layer{'s' * (layers != 1)} hold {held} on a rank until backward.",)
 
+    def effect_told(self) -> str:
+        """Whether what is configured is in effect, in a sentence."""
+        if not self.entries:
+            return "No: nothing is configured to be computed again."
+        if not self.lost:
+            return "Yes: all that is configured is computed again."
+        working = tuple(entry for entry in self.entries if entry.in_effect)
+        return say("Only in part: {working} are computed again, {lost} are not.", working=_count(working), lost=_count(self.lost))
+
     def to_frame(self) -> pd.DataFrame:
         """One row an operator: where it is, its tag, its copy, what it holds, and why it is in effect or not."""
         known = {id(entry.node): entry for entry in self.entries}
