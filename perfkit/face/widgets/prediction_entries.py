@@ -14,14 +14,18 @@ from typing import Any
 from perfkit.face.widgets import context
 from perfkit.face.widgets.entries import Entry, Number, Text
 from perfkit.predict.estimate import Estimate
+from perfkit.project import GoalMetric
+from perfkit.project.goals import GOALS
 from perfkit.project.predictions import METHOD, expected
 
 
 def prediction_entries() -> dict[str, Entry]:
     """Controls by what they say: the value expected, its bounds, and how it was found."""
-    words: dict[str, Any] = {"low": 0, "high": 1e12, "empty": 0, "placeholder": "not said"}
+    title = GOALS[_metric()][0]
+    unit = title.partition("(")[2].rstrip(")") or title
+    words: dict[str, Any] = {"low": 0, "high": 1e12, "empty": 0, "placeholder": "not said", "unit": unit}
     return {
-        "value": Number(lambda found: _of(found, 0), low=0, high=1e12, label="Expected", help="in the unit of the project's goal"),
+        "value": Number(lambda found: _of(found, 0), low=0, high=1e12, label="Expected", unit=unit),
         "low": Number(lambda found: _of(found, 1), label="At least", **words),
         "high": Number(lambda found: _of(found, 2), label="At most", **words),
         "method": Text(METHOD, label="Method", placeholder="how the figure was found"),
@@ -29,7 +33,10 @@ def prediction_entries() -> dict[str, Entry]:
 
 
 def _of(found: Any, place: int) -> float:
-    project = context.current_project()
-    metric = "tokens_per_s_per_device" if project is None else project.goal_metric
     first = found[0]
-    return expected(first if isinstance(first, Estimate) else first.estimate, metric)[place]
+    return expected(first if isinstance(first, Estimate) else first.estimate, _metric())[place]
+
+
+def _metric() -> GoalMetric:
+    project = context.current_project()
+    return "tokens_per_s_per_device" if project is None else project.goal_metric
