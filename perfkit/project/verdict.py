@@ -54,7 +54,7 @@ class Verdict:
             {
                 "figure": told(_with_statistic(found)),
                 "value": told(found.text()),
-                "against": told(against or (found.source if found.known is None else "")),
+                "against": told(against or found.source),
             }
             for found, against in self.figures
         ]
