@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
@@ -11,7 +13,7 @@ import pytest
 from playwright.sync_api import Page
 
 from perfkit.core.resources import data_folder
-from tests.browser.conftest import wait_ready
+from tests.browser.conftest import Server, wait_ready
 from tests.browser.test_pages import (
     CONTROLS_OVERLAP,
     FIRST_SIGHT,
@@ -67,6 +69,21 @@ def test_what_an_address_names_is_all_that_its_page_ever_opens(open_page: OpenPa
             )
             page.wait_for_url(f"**/{name}**")
         wait_ready(page)
+
+
+def test_an_address_takes_the_room_of_one_page(
+    make_offline: Callable[..., Page], start_server: Callable[..., Server], tmp_path: Path
+):
+    subprocess.run([sys.executable, "-m", "perfkit", "demo", str(tmp_path / "demo")], check=True, capture_output=True)
+    server = start_server(tmp_path / "demo", PERFKIT_MAX_KERNELS="1")
+    page, answers = make_offline(server), []
+    page.on("response", lambda answer: answers.append(answer.status) if answer.request.is_navigation_request() else None)
+    page.goto(f"{server.url}12_operators#run={TRACES / OF_ONE_S_OWN[0]}")
+    wait_ready(page)
+    page.reload()
+    wait_ready(page)
+    assert answers == [200] * 4, "each time what the address names is asked for in a second request"
+    assert "ERROR" not in server.log.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("recording", OF_ONE_S_OWN)

@@ -140,8 +140,11 @@ class PageHandler(PlainErrors, PageRequest):
     async def _shortage(self, kernels: PageKernels, visitor: str) -> Shortage:
         """Why the visitor has to wait. Who reads a page anew has left it just now, and its kernel takes a moment to end."""
         end = time.monotonic() + LEAVING_S
-        while (shortage := kernels.shortage(visitor)) and not self._left and time.monotonic() < end:
-            await asyncio.sleep(0.02)
+        names = {visitor, _machine(self)}  # before the first answer a browser has no name
+        while (shortage := kernels.shortage(visitor)) in ("pages", "own pages") and kernels.has_page(names):
+            if self._left or time.monotonic() > end:
+                break
+            await asyncio.sleep(0.05)
         return shortage
 
     async def _until_seen(self, kernels: PageKernels) -> None:
@@ -299,6 +302,10 @@ def visitor_of(handler: JupyterHandler) -> str:
     user, identity = handler.current_user, handler.identity_provider
     if user and (is_named(user) or handler.get_cookie(identity.get_cookie_name(handler))):
         return str(user.username)
+    return _machine(handler)
+
+
+def _machine(handler: JupyterHandler) -> str:
     return f"machine {handler.request.remote_ip}"
 
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -136,6 +136,10 @@ class PageKernels(AsyncMappingKernelManager):
         own = sum(name == visitor and kernel_id not in self._ending for kernel_id, name in self._visitors.items())
         starting = sum(place.visitor == visitor for place in self._places)
         return bool(self.visitor_limit) and own + starting >= self.visitor_limit
+
+    def has_page(self, visitors: Collection[str]) -> bool:
+        """Whether one of these visitors has a page, or one that is being started or ended."""
+        return any(visitor in visitors for visitor in (*self._visitors.values(), *(place.visitor for place in self._places)))
 
     def take_place(self, start: PageStart) -> None:
         """Count a page from the moment in which it was let in: others ask while its kernel starts."""

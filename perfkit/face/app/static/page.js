@@ -35,7 +35,7 @@
       const query = queryOf(location.search, location.hash);
       if (!query || query === queryOf(location.search, "")) return;
       window.stop(); // else the browser hears this answer to its end while it waits for the other
-      location.replace(location.pathname + query + location.hash);
+      location.replace(Object.assign(new URL(location), { search: query }));
     },
 
     /** The kernel runs: from now on, leaving the page ends it. */
