@@ -130,12 +130,13 @@ export class Table {
       const { whole = false } = this;
       scroll.classList.toggle("pk-whole", whole);
       scroll.style.maxHeight = "";
-      const hidden = scroll.scrollHeight - scroll.clientHeight;
-      if (!whole && hidden > 1) {
+      const opened = [...this.body.querySelectorAll(".pk-detail")].reduce((sum, row) => sum + row.offsetHeight, 0);
+      const hidden = scroll.scrollHeight - scroll.clientHeight - opened; // what opens in a table does not shut it
+      if (!whole && hidden + opened > 1) {
         // A few rows are not worth hiding, and none is cut through.
         const ends = this.rows.map((row) => row.offsetTop + row.offsetHeight).filter((end) => end <= scroll.clientHeight + 1);
-        if (hidden <= FEW_ROWS_PX || !ends.length) scroll.classList.add("pk-whole");
-        else scroll.style.maxHeight = `${ends.at(-1)}px`;
+        if (hidden <= FEW_ROWS_PX) scroll.classList.add("pk-whole");
+        else if (ends.length) scroll.style.maxHeight = `${ends.at(-1)}px`;
       }
       turn.setAttribute("aria-pressed", String(whole));
       turn.textContent = whole ? t("Fewer rows") : t("All {0} rows", this.length());

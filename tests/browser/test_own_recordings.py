@@ -78,10 +78,12 @@ def test_an_address_takes_the_room_of_one_page(
     server = start_server(tmp_path / "demo", PERFKIT_MAX_KERNELS="1")
     page, answers = make_offline(server), []
     page.on("response", lambda answer: answers.append(answer.status) if answer.request.is_navigation_request() else None)
-    page.goto(f"{server.url}12_operators#run={TRACES / OF_ONE_S_OWN[0]}")
+    page.goto(f"{server.url}12_operators?project=demo#run={TRACES / OF_ONE_S_OWN[0]}")
     wait_ready(page)
     page.reload()
     wait_ready(page)
+    assert page.evaluate("location.search") == "?project=demo"
+    assert "project" not in page.evaluate("location.hash")
     assert answers == [200] * 4, "each time what the address names is asked for in a second request"
     assert "ERROR" not in server.log.read_text(encoding="utf-8")
 

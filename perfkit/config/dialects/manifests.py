@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import yaml
 
-_MANIFEST = re.compile(r"^(?:apiVersion[ \t]*:[ \t]*\S|services[ \t]*:[ \t]*$)", re.MULTILINE)
+_MANIFEST = re.compile(r"^(?:apiVersion[ \t]*:[ \t]*\S|services[ \t]*:[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
 _CONTAINERS = ("containers", "initContainers")
 _VARIABLES = ("env", "environment")
 _COMMANDS = ("entrypoint", "command", "args")
@@ -29,8 +29,9 @@ def as_script(text: str) -> str:
     lines: Lines = {}
     try:
         for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
+            written: set[int] = set()
             for container in _containers(document):
-                _write(container, lines)
+                _write(container, lines, written)
     except (yaml.YAMLError, RecursionError):
         return text
     if not lines:
@@ -39,40 +40,68 @@ def as_script(text: str) -> str:
     return "\n".join("; ".join(lines.get(number, ())) for number in range(1, count + 1)) + "\n"
 
 
-def _containers(root: yaml.Node | None) -> Iterator[dict[str, yaml.Node]]:
-    """The keys of the containers of a document, in their order; an alias is looked at where it is defined."""
-    waiting, seen = [root], set()
+def _containers(root: yaml.Node | None) -> Iterator[yaml.MappingNode]:
+    """The containers of a document, in their order and each once; an alias is looked at where it is defined."""
+    waiting, seen, given = [root], set[int](), set[int]()
     while waiting:
         node = waiting.pop()
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
         parts = _parts(node)
-        for name in _CONTAINERS:
-            yield from (_parts(one) for one in _items(parts.get(name)) if isinstance(one, yaml.MappingNode))
-        yield from (_parts(one) for one in _parts(parts.get("services")).values())
+        named = [one for name in _CONTAINERS for one in _items(parts.get(name))]
+        for one in (*named, *_parts(parts.get("services")).values()):
+            if isinstance(one, yaml.MappingNode) and id(one) not in given:
+                given.add(id(one))
+                yield one
         waiting += reversed([*parts.values(), *_items(node)])
 
 
-def _parts(node: yaml.Node | None) -> dict[str, yaml.Node]:
-    """What stands under the names of a mapping; nothing of anything else."""
+def _parts(node: yaml.Node | None, depth: int = 8) -> dict[str, yaml.Node]:
+    """What stands under the names of a mapping, with what it takes over by `<<`; nothing of anything else."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    return {key.value: value for key, value in pairs if isinstance(key, yaml.ScalarNode)}
+    own = {key.value: value for key, value in pairs if isinstance(key, yaml.ScalarNode)}
+    if (base := own.pop("<<", None)) is None or not depth:
+        return own
+    bases = [_parts(one, depth - 1) for one in (*_items(base), base)]
+    return {name: value for parts in (*reversed(bases), own) for name, value in parts.items()}
 
 
 def _items(node: yaml.Node | None) -> list[yaml.Node]:
     return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
-def _write(container: dict[str, yaml.Node], lines: Lines) -> None:
+def _write(container: yaml.MappingNode, lines: Lines, written: set[int]) -> None:
+    parts, here = _parts(container), container.start_mark.line + 1
+    groups = [group for name in _COMMANDS if (group := _words(parts.get(name)))]
+    words = [word for group in groups for word in group]
+    script = _script_of(words)
+    # What an alias brings stands where its anchor does, and there it has been written already.
+    at = here if any(id(word) in written for word in words) else None
+    written.update(map(id, words))
+    first = at or (groups[-1][0].start_mark.line + 1 if groups else here)
+    # A variable is set before it is used, though its line may stand below.
+    used = any("$" in word.value for word in words)
     for name in _VARIABLES:
-        for line, assigned, value in _variables(container.get(name)):
-            lines.setdefault(line, []).append(f"export {assigned}={shlex.quote(' '.join(value.split()))}")
-    words = [word for name in _COMMANDS for word in _words(container.get(name))]
-    if len(words) > 2 and _SHELL.fullmatch(words[0].value) and re.fullmatch(r"-[a-z]*c", words[1].value):
-        _write_script(words[2], lines)
+        for line, assigned, value in _variables(parts.get(name)):
+            place = min(line, first) if used else line
+            lines.setdefault(place, []).append(f"export {assigned}={shlex.quote(' '.join(value.split()))}")
+    if script is not None:
+        _write_script(script, lines, at)
     elif words:
-        _write_command(words, lines)
+        _write_command(words, lines, at)
+
+
+def _script_of(words: list[yaml.ScalarNode]) -> yaml.ScalarNode | None:
+    """The script that a shell is given in a word (`bash -e -c SCRIPT`); None for another command."""
+    if not words or not _SHELL.fullmatch(words[0].value):
+        return None
+    for place, word in enumerate(words[1:], 1):
+        if not word.value.startswith("-"):
+            return None
+        if re.fullmatch(r"-[a-z]*c", word.value):
+            return next((one for one in words[place + 1 :] if one.value != "--"), None)
+    return None
 
 
 def _variables(node: yaml.Node | None) -> Iterator[tuple[int, str, str]]:
@@ -95,24 +124,32 @@ def _words(node: yaml.Node | None) -> list[yaml.ScalarNode]:
     return [word for word in given if isinstance(word, yaml.ScalarNode) and word.value.strip()]
 
 
-def _write_script(script: yaml.ScalarNode, lines: Lines) -> None:
-    """The script of a shell, line by line where it stands so."""
-    first = script.start_mark.line + (2 if script.style in ("|", ">") else 1)
-    for number, line in enumerate(script.value.splitlines(), first):
-        lines.setdefault(number, []).append(line)
+def _write_script(script: yaml.ScalarNode, lines: Lines, at: int | None) -> None:
+    """The script of a shell: line by line where it stands so, else on one line."""
+    if script.style == "|" and at is None:
+        for number, line in enumerate(script.value.splitlines(), script.start_mark.line + 2):
+            lines.setdefault(number, []).append(line)
+        return
+    told = [line.strip() for line in script.value.replace("\\\n", " ").splitlines()]
+    joined = "; ".join(line for line in told if line and not line.startswith("#"))
+    whole = re.sub(r"(?:(?<=\bthen)|(?<=\bdo)|(?<=\belse)|(?<=[{&|]));(?=\s)", "", joined)
+    lines.setdefault(at or script.start_mark.line + 1, []).append(whole)
 
 
-def _write_command(words: list[yaml.ScalarNode], lines: Lines) -> None:
+def _write_command(words: list[yaml.ScalarNode], lines: Lines, at: int | None) -> None:
     """One command: each word on its line, but those that stand above something else, which come to the first of the last part."""
-    at = [word.start_mark.line + 1 for word in words]
-    begin = at[-1]
-    for line in reversed(at):
-        if line > begin or any(between in lines for between in range(line, begin)):
+    places = [at or word.start_mark.line + 1 for word in words]
+    if places != sorted(places):  # arguments above their command
+        places = [places[-1]] * len(places)
+    begin = places[-1]
+    for line in reversed(places):
+        if any(between in lines for between in range(line, begin)):
             break
         begin = line
     by_line: dict[int, list[str]] = {}
-    for word, line in zip(words, at, strict=True):
-        by_line.setdefault(max(begin, line), []).append(word.value.strip() if len(words) == 1 else _quoted(word.value))
+    for word, line in zip(words, places, strict=True):
+        text = " ".join(word.value.split()) if len(words) == 1 else _quoted(word.value)
+        by_line.setdefault(max(begin, line), []).append(text)
     last = max(by_line)
     for line in range(begin, last + 1):
         lines.setdefault(line, []).append(" ".join(by_line.get(line, ())) + (" \\" if line < last else ""))

@@ -11,6 +11,7 @@ from perfkit.config.dialects.manifests import as_script
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 
 
 def dialects() -> tuple[Dialect, ...]:
@@ -34,7 +35,9 @@ def recognised(document: Document) -> tuple[Dialect, ...]:
 
 def read_document(document: Document) -> Plan:
     """The plan of a document whose dialect is recognised by content; of a manifest, of the script that its containers run."""
-    document = replace(document, text=as_script(document.text))
+    if (script := as_script(document.text)) != document.text:
+        note = say("read from a manifest of containers: what is written is the script that they run")
+        return _with_note(read_document(replace(document, text=script)), note)
     found = recognised(document)
     if not found:
         if begun := started(document.text, document.path):
@@ -47,6 +50,11 @@ def read_document(document: Document) -> Plan:
         titles = " and as ".join(dialect.title for dialect in found)
         raise InputError(document.name, [f"the content reads as {titles}; keep one configuration a file"])
     return found[0].read(document)
+
+
+def _with_note(plan: Plan, note: str) -> Plan:
+    document = plan.document
+    return plan if document is None else replace(plan, document=replace(document, notes=(*document.notes, note)))
 
 
 def _read_started(document: Document, begun: Started) -> Plan:

@@ -100,6 +100,8 @@ class Pair:
         if not self.lost:
             return "Yes: all that is configured is computed again."
         working = tuple(entry for entry in self.entries if entry.in_effect)
+        if not working:
+            return "No: nothing of what is configured is computed again."
         return say("Only in part: {working} are computed again, {lost} are not.", working=_count(working), lost=_count(self.lost))
 
     def to_frame(self) -> pd.DataFrame:

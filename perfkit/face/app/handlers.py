@@ -97,7 +97,10 @@ class PageHandler(PlainErrors, PageRequest):
             await self._plain("doorstep.html.j2", 200, name, here=self.request.uri)
             return
         kernels, visitor = cast(PageKernels, self.kernel_manager), visitor_of(self)
-        if shortage := await self._shortage(kernels, visitor):
+        shortage = await self._shortage(kernels, visitor)
+        if not self._is_wanted():
+            return
+        if shortage:
             self.log.warning("page %s refused: no %s left", name, shortage)
             self.set_header("Retry-After", "5")
             await self._plain("busy.html.j2", 503, name, shortage=shortage, own_pages=kernels.visitor_limit)

@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+SERVERS_OWN = ("project", "token")
+"""What a query says to the server alone, see app/static/page.js."""
 OnChange = Callable[[Mapping[str, str], object], None]
 
 
@@ -71,4 +73,5 @@ def several(text: str) -> tuple[str, ...]:
 @cache
 def page_state() -> PageState:
     """The state of the page that this kernel serves."""
-    return PageState(dict(parse_qsl(os.environ.get("QUERY_STRING", ""), keep_blank_values=True)))
+    query = parse_qsl(os.environ.get("QUERY_STRING", ""), keep_blank_values=True)
+    return PageState({name: value for name, value in query if name not in SERVERS_OWN})

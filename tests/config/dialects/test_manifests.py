@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -138,3 +139,92 @@ def test_a_file_of_a_manifest_is_checked_as_one(tmp_path: Path):
     report = lint(tmp_path)
     assert report.count("error") == 3
     assert dict(report.checked)["environment"] == 1
+
+
+MOE = """\
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - command:
+        - bash
+        - -e
+        - -c
+        - |
+          ARGS="--num-layers 4"
+          if [ "$USE_MOE" = 1 ]; then
+            ARGS="$ARGS --num-experts 8"
+          fi
+          torchrun pretrain_gpt.py $ARGS
+      env:
+        - name: USE_MOE
+          value: "1"
+"""
+ALPHABETIC = """\
+apiVersion: v1
+spec:
+  containers:
+    - args:
+        - pretrain_gpt.py
+        - --num-layers
+        - "4"
+      command:
+        - torchrun
+"""
+QUOTED = """\
+apiVersion: v1
+spec:
+  containers:
+    - env:
+        - {name: A, value: "1"}
+      command: [sh, -c, "# first\\nif true; then\\n  torchrun pretrain_gpt.py \\\\\\n --num-layers 4\\nfi\\n"]
+    - env:
+        - {name: B, value: "2"}
+"""
+ALIAS = """\
+apiVersion: v1
+spec:
+  master:
+    containers: &c
+      - command: &line
+          - torchrun
+          - pretrain_gpt.py
+          - --num-layers=4
+  worker:
+    containers: *c
+  other:
+    containers:
+      - command: *line
+"""
+MERGED = """\
+x-base: &base
+  environment: {HCCL_BUFFSIZE: 400}
+services: # all
+  train:
+    <<: *base
+    command: >
+      torchrun pretrain_gpt.py
+        --num-layers 4
+        --hidden-size 512
+"""
+
+
+@pytest.mark.parametrize("text", [MOE, ALPHABETIC, QUOTED, ALIAS, MERGED, MERGED.replace("\n", "\r\n")])
+def test_manifests_in_other_orders_and_forms_run_the_same(text: str):
+    script = as_script(text)
+    found = parse(script, "job.yaml", FLAGS, LISTS)
+    assert found.values["num_layers"] == 4
+    assert found.repeated == []
+    assert ("num_experts" in found.values) == (text == MOE), "a variable is known before it is used"
+    assert found.values.get("hidden_size", 512) == 512
+    launched = [line for line in script.splitlines() if "torchrun" in line]
+    assert all(re.search(r"(?:^|;|then)\s*torchrun\b", line) for line in launched), "a program stands before its options"
+    names = [one.name for one in environment_of("job.yaml", script).variables]
+    expected = {MOE: ["USE_MOE"], QUOTED: ["A", "B"]}.get(text, ["HCCL_BUFFSIZE"] if "x-base" in text else [])
+    assert [name for name in names if name != "ARGS"] == expected
+
+
+def test_a_plan_from_a_manifest_says_that_a_script_is_written():
+    plan = read_text(_pod(f"{COMMANDS[1]} {BF16}", "list"), "job.yaml")
+    assert plan.document is not None
+    assert any("manifest" in note for note in plan.document.notes)

@@ -94,7 +94,9 @@ class LaidOut:
         over = [] if limit is None else [stage for stage, peak in enumerate(self.peak_bytes) if peak > limit]
         if over:
             stages = ("stage " if len(over) == 1 else "stages ") + ", ".join(map(str, over))
-            notes.append(f"Does not fit: {stages} would need more than {format_bytes(limit)} even with the leanest recomputation.")
+            own = isinstance(self.pipeline, PlanProblem) and np.array_equal(self.layout, self.pipeline.start)
+            how = "as configured" if own else "even with the leanest recomputation"
+            notes.append(f"Does not fit: {stages} would need more than {format_bytes(limit)} {how}.")
         return (text, *notes)
 
     def gain_text(self) -> str:
