@@ -117,8 +117,8 @@ def _reserved_besides(run: Run, rank: int, curve: Curve) -> list[str]:
     most = rows.iloc[int(rows["reserved_bytes"].to_numpy(dtype="int64").argmax())]
     if str(most["component"]) == curve.component or int(most["reserved_bytes"]) <= (curve.reserved_peak_bytes or 0):
         return []
-    form = "{component} reserved {reserved_bytes}; page 00 tells the most of any component and rank."
-    return [say(form, component=str(most["component"]), reserved_bytes=int(most["reserved_bytes"]))]
+    form = "{component} reserved more than that; page 00 tells the most of any component and rank."
+    return [say(form, component=str(most["component"]))]
 
 
 def _not_in_blocks(curve: Curve, known_bytes: int) -> float:
