@@ -45,8 +45,12 @@ class Verdict:
     figures: tuple[tuple[Figure, str], ...]
 
     def told(self) -> tuple[str, ...]:
-        """The verdict in one sentence; then the largest loss of all, where no finding costs as much."""
-        return (sentence_of(self.diagnosis), *_larger_loss(self.diagnosis))
+        """The verdict in one sentence."""
+        return (sentence_of(self.diagnosis),)
+
+    def larger_loss_told(self) -> tuple[str, ...]:
+        """The largest loss of all in a sentence, where no finding costs as much; else nothing."""
+        return _larger_loss(self.diagnosis)
 
     def to_frame(self) -> pd.DataFrame:
         """The figures, one row each: `figure`, `value` and `against`, as text."""

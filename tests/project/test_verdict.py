@@ -32,12 +32,13 @@ def plan() -> Plan:
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_every_sample_has_a_verdict_of_one_sentence_and_four_figures(path: Path):
     found = verdict(load(path))
-    sentence, *larger = found.told()
+    (sentence,) = found.told()
+    larger = found.larger_loss_told()
     assert sentence.endswith(".")
     losses = found.diagnosis.ledger.waterfall()
     losses = losses[~losses["cause"].str.startswith("work").to_numpy(dtype=bool)]
     costs = max((one.cost_ns or 0 for one in found.diagnosis.findings), default=0)
-    # The largest loss stands on the first screen: as the first finding, or beside it.
+    # The largest loss is told: as the first finding, or above the causes.
     assert len(larger) == bool(((losses["ns"] > costs) & (losses["share"] < 1)).any())
     frame = found.to_frame()
     first, *others = frame["figure"]
