@@ -71,9 +71,11 @@ def memory_figures(run: Run, rank: int, curve: Curve) -> pd.DataFrame:
     """The figures of a rank in words: `figure` and `value`; what is not recorded says so."""
     blocks = _blocks(run, rank)
     won = won_by_virtual_memory(blocks) if len(blocks) else None
+    besides = _reserved_besides(run, rank, curve)
     rows = [
         ("allocated, largest", format_bytes(curve.allocated_peak_bytes)),
         ("reserved, largest", format_bytes(curve.reserved_peak_bytes)),
+        *([("reserved, largest of all components", format_bytes(besides[1]))] if besides else []),
         ("reserved and not allocated at the peak", format_bytes(curve.gap_bytes)),
         ("gaps that virtual memory could join", format_bytes(won)),
     ]
@@ -87,7 +89,11 @@ def memory_figures(run: Run, rank: int, curve: Curve) -> pd.DataFrame:
 
 def blocks_told(run: Run, rank: int, curve: Curve) -> tuple[str, ...]:
     """What else is reserved, what single blocks explain of a peak and what joining their gaps wins, in sentences."""
-    blocks, notes = _blocks(run, rank), _reserved_besides(run, rank, curve)
+    blocks = _blocks(run, rank)
+    notes: list[str] = []
+    if besides := _reserved_besides(run, rank, curve):
+        form = "{component} reserved {reserved_bytes}; page 00 tells the most of any component and rank."
+        notes.append(say(form, component=besides[0], reserved_bytes=besides[1]))
     if blocks.empty:
         return *notes, "Single blocks are not recorded: operator_memory.csv or the memory tracker names them."
     peak, won = memory.live_peak(blocks), won_by_virtual_memory(blocks)
@@ -106,19 +112,19 @@ def blocks_told(run: Run, rank: int, curve: Curve) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _reserved_besides(run: Run, rank: int, curve: Curve) -> list[str]:
-    """The component that reserves most, where it is another one: the peak of the whole run is its."""
+def _reserved_besides(run: Run, rank: int, curve: Curve) -> tuple[str, int] | None:
+    """The component that reserves most and how many bytes, where it is another one: the peak of the whole run is its."""
     if not run.has("memory_curve"):
-        return []
+        return None
     rows = run.frame("memory_curve", ranks=[rank], columns=["component", "reserved_bytes"])
     rows = rows[rows["reserved_bytes"].notna() & ~rows["component"].astype(str).str.startswith(MODULE)]
     if rows.empty:
-        return []
+        return None
     most = rows.iloc[int(rows["reserved_bytes"].to_numpy(dtype="int64").argmax())]
-    if str(most["component"]) == curve.component or int(most["reserved_bytes"]) <= (curve.reserved_peak_bytes or 0):
-        return []
-    form = "{component} reserved more than that; page 00 tells the most of any component and rank."
-    return [say(form, component=str(most["component"]))]
+    component, reserved_bytes = str(most["component"]), int(most["reserved_bytes"])
+    return (
+        None if component == curve.component or reserved_bytes <= (curve.reserved_peak_bytes or 0) else (component, reserved_bytes)
+    )
 
 
 def _not_in_blocks(curve: Curve, known_bytes: int) -> float:

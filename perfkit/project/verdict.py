@@ -49,8 +49,17 @@ class Verdict:
         return (sentence_of(self.diagnosis),)
 
     def larger_loss_told(self) -> tuple[str, ...]:
-        """The largest loss of all in a sentence, where no finding costs as much; else nothing."""
-        return _larger_loss(self.diagnosis)
+        """What takes more of the mean step than any finding costs and is no work, in a sentence; else nothing."""
+        losses = self.diagnosis.ledger.waterfall()
+        losses = losses[~losses["cause"].str.startswith("work").to_numpy(dtype=bool)]
+        if losses.empty:
+            return ()
+        most = losses.iloc[int(losses["ns"].to_numpy(dtype="int64").argmax())]
+        costs = [finding.cost_ns or 0 for finding in self.diagnosis.findings]
+        if int(most["ns"]) <= max(costs, default=0) or float(most["share"]) == 1:  # a log has nothing but durations
+            return ()
+        form = "The largest part that is no work: {what}, {share} of the mean step of a rank."
+        return (say(form, what=say(str(most["words"])), share=float(most["share"])),)
 
     def to_frame(self) -> pd.DataFrame:
         """The figures, one row each: `figure`, `value` and `against`, as text."""
@@ -106,20 +115,6 @@ def sentence_of(diagnosis: Diagnosis) -> str:
         return say("{step}, {share} of it because of the one finding: {title}.", step=step, share=share, title=first.title)
     form = "{step}, {share} of it because of the first of {count} findings: {title}."
     return say(form, step=step, share=share, count=count, title=first.title)
-
-
-def _larger_loss(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What takes more of the mean step than the first finding costs and is no work: findings price what can be won of it."""
-    losses = diagnosis.ledger.waterfall()
-    losses = losses[~losses["cause"].str.startswith("work").to_numpy(dtype=bool)]
-    if losses.empty:
-        return ()
-    most = losses.iloc[int(losses["ns"].to_numpy(dtype="int64").argmax())]
-    costs = [finding.cost_ns or 0 for finding in diagnosis.findings]
-    if int(most["ns"]) <= max(costs, default=0) or float(most["share"]) == 1:  # a log has nothing but durations
-        return ()
-    form = "The largest part that is no work: {what}, {share} of the mean step of a rank."
-    return (say(form, what=say(str(most["words"])), share=float(most["share"])),)
 
 
 def _with_statistic(found: Figure) -> str:

@@ -25,7 +25,7 @@ def test_the_real_profile_peaks_at_1_23_gib_with_a_sixth_not_in_use():
     assert "allocated up to 1.23 GiB (PTA+GE); 1.49 GiB were reserved then, 17.4 % of it not in use" in text
     assert "above the limit" in peaks.curve_told(curve, rank=0, limit_bytes=2**30)[1]
     assert any("blocks explain 560 MiB of the 1.23 GiB at the peak" in note for note in peaks.blocks_told(PROFILE, 0, curve))
-    assert "APP reserved more than that; page 00 tells the most" in peaks.blocks_told(PROFILE, 0, curve)[0]
+    assert "APP reserved 2.06 GiB; page 00 tells the most" in peaks.blocks_told(PROFILE, 0, curve)[0]
     assert not any("page 00" in note for note in peaks.blocks_told(PROFILE, 0, memory_curve(PROFILE, 0, "APP")))
     alive = peaks.alive_at_peak(PROFILE, 0)
     assert alive["name"].iloc[0] == "aten::mm"

@@ -36,7 +36,7 @@ def as_script(text: str) -> str:
         return text
     if not lines:
         return text
-    count = max(len(text.splitlines()), *lines) if lines else 0
+    count = max(len(text.splitlines()), *lines)
     return "\n".join("; ".join(lines.get(number, ())) for number in range(1, count + 1)) + "\n"
 
 
@@ -84,8 +84,10 @@ def _write(container: yaml.MappingNode, lines: Lines, written: set[int]) -> None
     used = any("$" in word.value for word in words)
     for name in _VARIABLES:
         for line, assigned, value in _variables(parts.get(name)):
-            place = min(line, first) if used else line
-            lines.setdefault(place, []).append(f"export {assigned}={shlex.quote(' '.join(value.split()))}")
+            there = lines.setdefault(min(line, first) if used else line, [])
+            export = f"export {assigned}={shlex.quote(' '.join(value.split()))}"
+            if export not in there:
+                there.append(export)
     if script is not None:
         _write_script(script, lines, at)
     elif words:

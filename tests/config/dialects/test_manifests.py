@@ -186,7 +186,9 @@ apiVersion: v1
 spec:
   master:
     containers: &c
-      - command: &line
+      - env: &set
+          - {name: A, value: "1"}
+        command: &line
           - torchrun
           - pretrain_gpt.py
           - --num-layers=4
@@ -194,7 +196,8 @@ spec:
     containers: *c
   other:
     containers:
-      - command: *line
+      - env: *set
+        command: *line
 """
 MERGED = """\
 x-base: &base
@@ -220,7 +223,7 @@ def test_manifests_in_other_orders_and_forms_run_the_same(text: str):
     launched = [line for line in script.splitlines() if "torchrun" in line]
     assert all(re.search(r"(?:^|;|then)\s*torchrun\b", line) for line in launched), "a program stands before its options"
     names = [one.name for one in environment_of("job.yaml", script).variables]
-    expected = {MOE: ["USE_MOE"], QUOTED: ["A", "B"]}.get(text, ["HCCL_BUFFSIZE"] if "x-base" in text else [])
+    expected = {MOE: ["USE_MOE"], QUOTED: ["A", "B"], ALIAS: ["A"]}.get(text, ["HCCL_BUFFSIZE"] if "x-base" in text else [])
     assert [name for name in names if name != "ARGS"] == expected
 
 
