@@ -44,12 +44,18 @@ class Panel {
     this.codeBox = el("div", { class: "pk-code-blocks" });
     this.tableBox = el("div", { class: "pk-tables" });
     this.main = el("div", { class: "pk-main" }, this.figures, this.controlBox);
+    this.pair = el("div", { class: "pk-pair" });
     // Shown by the style sheet only where a page has several panels; one alone is named by the page.
     this.heading = el("h2", { class: "pk-title" }, model.get("title"));
     this.root = el("section", { class: "pk pk-panel pk-undrawn", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
-      this.heading, this.status, this.sentence, this.main, this.notes, this.codeBox, this.actionBox, this.outcome, this.tableBox);
+      this.heading, this.status, this.sentence, ...this.below());
     // JupyterLab binds bare letters and arrows, and asks the focused element itself whether it may.
     this.root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
+  }
+
+  /** What stands below the sentence, in its order. */
+  below() {
+    return [this.main, this.notes, this.codeBox, this.actionBox, this.outcome, this.tableBox];
   }
 
   start() {
@@ -214,6 +220,7 @@ class Panel {
       chart.destroy();
       this.charts.delete(name);
     }
+    this.drawPair(this.model.get("frame").beside_ch ?? 0);
     const fresh = [];
     for (const description of charts) {
       const known = this.charts.get(description.name);
@@ -236,6 +243,16 @@ class Panel {
       chart.version = data.version;
     }
     this.drawData();
+  }
+
+  /** A table for which there is room stands to the right of all that comes before it. */
+  drawPair(room) {
+    this.pair.style.setProperty("--pk-beside", `${room}ch`);
+    if (this.pair.isConnected === room > 0) return;
+    const below = this.below();
+    if (room) this.pair.replaceChildren(el("div", { class: "pk-left" }, ...below.slice(0, -1)), this.tableBox);
+    else this.pair.remove();
+    this.root.append(...(room ? [this.pair] : below));
   }
 
   drawData() {

@@ -158,7 +158,7 @@ CUT_TABLES = """() => [...document.querySelectorAll(".pk-scroll")].filter((one) 
   .map((one) => `${one.closest(".pk-panel").dataset.panel}: ${one.ariaLabel} lacks ${one.scrollWidth - one.clientWidth} pixels`)"""
 """Tables that are wider than their place."""
 CHOICES_BELOW = """() => [...document.querySelectorAll(".pk-panel")].flatMap((panel) => {
-  const all = panel.querySelectorAll(":scope > .pk-main > .pk-controls > .pk-control");
+  const all = panel.querySelectorAll(".pk-main > .pk-controls > .pk-control");
   const controls = [...all].filter((one) => one.checkVisibility());
   const shown = [...panel.querySelectorAll(".pk-chart, .pk-table")].filter((one) => one.checkVisibility());
   const below = controls.length === 1 && controls[0].querySelector(".pk-segments")
@@ -178,6 +178,11 @@ FEW_BESIDE = """() => [...document.querySelectorAll(".pk-main")].flatMap((main) 
   return beside && controls.height < charts.height * 0.4 ? [main.closest(".pk-panel").dataset.panel] : [];
 })"""
 """Panels that give a column beside their charts to few controls."""
+FOLDED_BESIDE = """() => [...document.querySelectorAll(".pk-pair")].filter((pair) => {
+  const [left, tables] = [...pair.children].map((one) => one.getBoundingClientRect());
+  return tables.left >= left.right && pair.querySelector(".pk-tables .pk-folded");
+}).map((pair) => pair.closest(".pk-panel").dataset.panel)"""
+"""Panels whose table has less room beside the charts than its words take."""
 PARTED_FIGURES = """() => [...document.querySelectorAll(".pk-sentence, .pk-notes li")]
   .map((one) => one.textContent).filter((text) => /\\d\\u2009\\d|\\d [%\u00b5A-Za-z]/.test(text))"""
 """Sentences with a figure that the end of a line may part."""
@@ -288,6 +293,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
         assert page.evaluate(HEADER_OVERLAPS) == [], width
         assert page.evaluate(CONTROLS_OVERLAP) == [], width
         assert width < 1900 or page.evaluate(USED_WIDTH) >= 0.92, width
+        assert width < 1900 or page.evaluate(FOLDED_BESIDE) == [], width
         assert unreadable(page, PALE_SYMBOLS) == [], width
     page.set_viewport_size(PAPER_PX)
     page.emulate_media(media="print", color_scheme="dark")

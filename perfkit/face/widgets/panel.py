@@ -24,6 +24,7 @@ import traitlets
 from perfkit.core.errors import InputError, NotMeasuredError, PerfkitError
 from perfkit.core.texts import say, t, told
 from perfkit.face.charts.spec import split, unchecked
+from perfkit.face.widgets._beside import Beside
 from perfkit.face.widgets._chart_words import in_words
 from perfkit.face.widgets._shared_values import SharedValues
 from perfkit.face.widgets._uploads import Uploads
@@ -120,6 +121,7 @@ class PanelView(View):
         self._seq, self._version = 0, 0
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
+        self._beside = Beside()
         self._uploads = Uploads(name, frozenset(control.path for control in panel.controls if isinstance(control, PathPicker)))
         self._before: State | None = None
         self._page = page_state()
@@ -313,7 +315,8 @@ class PanelView(View):
         with self.lock, self.hold_sync():
             self.error = None
             self._version += 1
-            self.frame = {"charts": [{**describe(name, figures[name], spec), "alt": ""} for name, spec in specs.items()]}
+            charts = [{**describe(name, figures[name], spec), "alt": ""} for name, spec in specs.items()]
+            self.frame = {"charts": charts, "beside_ch": self._beside.room_ch(figures, answer.tables)}
             self.data = {
                 "version": self._version,
                 "seq": self._seq,

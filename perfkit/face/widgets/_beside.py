@@ -1,0 +1,57 @@
+"""Beside: the room for a table that stands to the right of its charts where the screen is wide enough for both.
+
+The page must know it before it draws the charts, and the table comes after them: how wide it will be is reckoned from its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfkit.core.shortening import width_of
+from perfkit.face.widgets.table import Table, table_content
+
+MOST_CH = 100
+"""A wider table leaves its charts no room on any screen."""
+MOST_COLUMNS = 8
+LEAST_ROWS = 4
+"""A shorter table costs less height below its charts than width beside them."""
+PADDING_CH = 3
+"""Of a cell, and of a table's card, both sides together."""
+LONGEST_CH = 40
+"""A longer cell is a sentence, which goes on in the next line."""
+
+
+class Beside:
+    """The room of the one table of a panel; it stays as it is while the table keeps its columns, so that nothing moves."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Any, ...] = ()
+        self._room_ch = 0
+
+    def room_ch(self, charts: Mapping[str, Any], tables: Any) -> int:
+        """Characters of the widest lines of the table; 0 for one that does not stand beside `charts`.
+
+        `tables` is what an answer has: one of which the tables are still to be made has none yet.
+        """
+        if not charts or not isinstance(tables, Mapping) or len(tables) != 1:
+            self._known, self._room_ch = (), 0
+            return 0
+        ((name, table),) = tables.items()
+        own = table if isinstance(table, Table) else Table(frame=table)
+        known = (*charts, name, *own.frame.columns)
+        if known != self._known:
+            self._known, self._room_ch = known, _room_ch(own)
+        return self._room_ch
+
+
+def _room_ch(table: Table) -> int:
+    if table.look or len(table.frame) < LEAST_ROWS or len(table.frame.columns) > MOST_COLUMNS:
+        return 0
+    columns = table_content("", table)["columns"]
+    room = PADDING_CH + sum(PADDING_CH + min(LONGEST_CH, _widest_ch(column)) for column in columns)
+    return room if room <= MOST_CH else 0
+
+
+def _widest_ch(column: Mapping[str, Any]) -> int:
+    return max(map(width_of, (f"{column['label']} {column['unit']}", *column["text"])))

@@ -1,0 +1,73 @@
+"""The room of a table beside its charts: known before the charts are drawn, steady while numbers change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import pytest
+
+from perfkit.core.texts import told
+from perfkit.face.widgets._beside import LEAST_ROWS, MOST_CH, MOST_COLUMNS, Beside
+from perfkit.face.widgets.panel import Panel, PanelView
+from perfkit.face.widgets.table import Table
+
+CHARTS = {"chart": alt.Chart(pd.DataFrame({"x": [1]})).mark_bar().encode(x="x:Q")}
+
+
+def _frame(rows: int = LEAST_ROWS, **columns: Any) -> pd.DataFrame:
+    return pd.DataFrame({"part": ["computing/forward"] * rows, "duration_ns": [1_200_000] * rows} | columns)
+
+
+def test_the_widest_line_of_each_column_has_room() -> None:
+    frame = _frame()
+    short, long = (
+        Beside().room_ch(CHARTS, {"t": frame}),
+        Beside().room_ch(CHARTS, {"t": frame.assign(part="computing/forward/matmul")}),
+    )
+    assert len("computing/forward") + len("duration ms") < short < MOST_CH
+    assert long - short == len("/matmul")
+
+
+def test_words_of_the_language_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(frame=_frame(part=["-"] * LEAST_ROWS), labels={"part": "Where the parameters are"})
+    english = Beside().room_ch(CHARTS, {"t": table})
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    heading = told(table.labels["part"])
+    assert heading != table.labels["part"]
+    assert Beside().room_ch(CHARTS, {"t": table}) < english
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {},
+        {"one": _frame(), "other": _frame()},
+        {"tiles": Table(frame=_frame(), look="tiles")},
+        {"short": _frame(rows=LEAST_ROWS - 1)},
+        {"wide": _frame(**{f"column of a long name {at}": "a long word" for at in range(MOST_COLUMNS - 2)})},
+        {"many": _frame(**{str(at): at for at in range(MOST_COLUMNS)})},
+        lambda: {"later": _frame()},
+    ],
+)
+def test_what_does_not_fit_stands_below(tables: Any) -> None:
+    assert Beside().room_ch(CHARTS, tables) == 0
+
+
+def test_a_table_alone_has_the_line_to_itself() -> None:
+    assert Beside().room_ch({}, {"t": _frame()}) == 0
+
+
+def test_the_room_stays_while_numbers_change_and_is_told_with_the_charts() -> None:
+    def answer(result: int) -> tuple[Any, ...]:
+        return CHARTS, {"t": _frame(duration_ns=[result] * LEAST_ROWS)}, ""
+
+    view = PanelView(Panel(start={"size": 1}, compute=lambda state: 10 ** state["size"], view=answer, shared=("size",)))
+    view.wait()
+    first = view.frame
+    view.set({"size": 12})
+    view.wait()
+    assert view.frame == first
+    assert first["beside_ch"] > 0
+    assert view.data["version"] == 2
