@@ -14,7 +14,7 @@ from perfkit.core.run import Run
 from perfkit.record.overlap import Timeline
 
 Ints = npt.NDArray[np.int64]
-LEFT_OUT = ("memory_curve", "memory_blocks", "counters", "accounts", "coverage")
+LEFT_OUT = ("memory_curve", "memory_blocks", "counters", "accounts", "coverage", "waits")
 """Tables with moments that say nothing of what is stretched."""
 MARK = "ProfilerStep#"
 WAIT_CALL = "cudaStreamSynchronize"

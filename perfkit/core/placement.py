@@ -100,15 +100,18 @@ def members_text(ranks: Iterable[int]) -> str:
     return ",".join(map(str, ranks))
 
 
+def members_by_rank(run: Run) -> dict[tuple[str, int], tuple[int, ...]]:
+    """The members of the groups that are known, by the name of a group and each of its ranks."""
+    named = [(group.name, group.members) for group in groups(run) if group.name is not None]
+    return {(name, rank): members for name, members in named for rank in members}
+
+
 def told_apart(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
     """Rows of `collectives` with a number of their group (`members`) and, where it is known, its size.
 
     Several groups may share one name; those whose members are known get numbers of their own.
     """
-    known: dict[tuple[str, int], tuple[int, ...]] = {}
-    for group in groups(run):
-        if group.name is not None:
-            known.update({(group.name, rank): group.members for rank in group.members})
+    known = members_by_rank(run)
     pairs = rows[["group", "rank"]].drop_duplicates()
     sets: dict[object, int] = {}
     numbers: list[tuple[Any, int, int, int | None]] = []

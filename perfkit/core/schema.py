@@ -119,6 +119,17 @@ COLLECTIVES = Table(
         Column("bytes", "int", "payload as recorded", nullable=True),
     ),
 )
+WAITS = Table(
+    "waits",
+    "a time in which a communication operation of a rank moved nothing and waited, from the tasks that it is made of",
+    (
+        _RANK,
+        Column("start_ns", "int", "start on the clock of the rank"),
+        Column("duration_ns", "int", "duration"),
+        Column("position", "int", "position of the rank in the process group", nullable=True),
+        Column("peer", "int", "position of the member that was waited for: the last one to come", nullable=True),
+    ),
+)
 LINKS = Table(
     "links",
     "data sent over one link in one operation or step",
@@ -373,7 +384,21 @@ TABLES: Mapping[str, Table] = MappingProxyType(
     {
         table.name: table
         for table in (
-            *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, CALL_SUMS, LAUNCHES, UTILIZATION, KERNEL_COUNTERS, LOG),
+            *(
+                STEPS,
+                STEP_PARTS,
+                KERNELS,
+                COLLECTIVES,
+                WAITS,
+                LINKS,
+                GROUPS,
+                HOST,
+                CALL_SUMS,
+                LAUNCHES,
+                UTILIZATION,
+                KERNEL_COUNTERS,
+                LOG,
+            ),
             *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, INCIDENTS, QUEUES, COUNTERS, COVERAGE, ACCOUNTS),
         )
     }

@@ -251,7 +251,7 @@ def _with_kernels(run: Run, steps: pd.DataFrame, detail_ranks: Collection[int] |
 def _timelines(
     run: Run, steps: pd.DataFrame, ranks: list[int], members: pd.DataFrame, clocks: Mapping[int, clock.Clock]
 ) -> dict[int, Timeline]:
-    slow = _usual.slower_ns(members)
+    slow, cut = _usual.slower_ns(members), _cut_groups(run)
     by_rank = dict(iter(members.groupby("rank")))
     hosts = _hosts(steps, ranks)
     found: dict[int, Timeline] = {}
@@ -261,11 +261,18 @@ def _timelines(
             Window(int(step), None if pd.isna(start) else int(start), int(lasts))
             for step, start, lasts in own[["step", "start_ns", "duration_ns"]].itertuples(index=False)
         ]
-        talk = Talk(by_rank.get(rank, members.iloc[:0]), clocks.get(rank), slow)
+        talk = Talk(by_rank.get(rank, members.iloc[:0]), clocks.get(rank), slow, cut)
         line = timeline(run, rank, windows, talk, host=rank in hosts, stacks=len(ranks) <= READ_HOSTS)
         if line is not None:
             found[rank] = line
     return found
+
+
+def _cut_groups(run: Run) -> frozenset[str]:
+    """The groups of which a link leads to a rank that was not read."""
+    links = run.distinct("links", columns=["operation", "source_rank", "target_rank"]) if run.has("links") else run.frame("links")
+    inside = links["source_rank"].isin(run.ranks) & links["target_rank"].isin(run.ranks)
+    return frozenset(name.partition("@")[2] for name in links["operation"][~inside].unique()) - {""}
 
 
 def _hosts(steps: pd.DataFrame, ranks: list[int]) -> set[int]:

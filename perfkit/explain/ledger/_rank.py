@@ -60,11 +60,15 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """The communication of a rank: its rows of `collectives.members`, its clock, and by row what it moved longer than usual."""
+    """The communication of a rank: its rows of `collectives.members`, its clock, and by row what it moved longer than usual.
+
+    `cut_groups` are the groups with members that were not read.
+    """
 
     members: pd.DataFrame
     clock: Clock | None
     slow: Mapping[int, int]
+    cut_groups: frozenset[str]
 
 
 _Told = tuple[Ints, Ints, Ints, Objects, Objects, Objects, Ints, Objects]
@@ -228,7 +232,7 @@ def _told(step: int, pieces: Pieces, device: _Device, talk: Talk, host: _host.Ho
     cause[layers == COPYING] = causes.COPY
     neither = layers == NEITHER
     if neither.any():
-        cause[neither] = np.where(_all_seen(talk.members, rows[neither]), causes.NEITHER, causes.UNEXPLAINED)
+        cause[neither] = np.where(_all_seen(talk, rows[neither]), causes.NEITHER, causes.UNEXPLAINED)
     detail[(neither & (cause == causes.UNEXPLAINED)) | (layers == TALKING)] = "communication"
     starts, ends, cause, detail, member, part = _slow((starts, ends, cause, detail, member, part), talk.slow)
     begin = np.concatenate([starts, told.starts])
@@ -252,13 +256,12 @@ def _behind(begin: Ints, end: Ints, because: Objects, parts: Objects) -> npt.NDA
     return behind & ~np.isin(because[behind], causes.OF_LAYERS).any()
 
 
-def _all_seen(members: pd.DataFrame, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Whether all members of each operation were read: then it does not wait for one of which nothing is known."""
-    own = members.loc[rows]
+def _all_seen(talk: Talk, rows: Ints) -> npt.NDArray[np.bool_]:
+    """Whether all members of each operation were read, or its tasks say whom it waited for: then it waits for nobody else."""
+    own = talk.members.loc[rows]
     whole = (own["num_seen"] >= own["group_size"].fillna(own["num_seen"])) & (own["num_seen"] > 1)
-    found: npt.NDArray[np.bool_] = (
-        whole.fillna(False).to_numpy(dtype=bool) & (own["basis"].astype("object") == "recorded").to_numpy()
-    )
+    whole = (whole.fillna(False) & ~own["group"].isin(talk.cut_groups)) | own["waits_for"].notna()
+    found: npt.NDArray[np.bool_] = whole.to_numpy(dtype=bool) & (own["basis"].astype("object") == "recorded").to_numpy()
     return found
 
 

@@ -6,7 +6,8 @@ move data before its latest member has arrived, so of every member's duration th
 transfer. They sum to the duration exactly. `basis` says how the two were told apart:
 
 - "arrival": all members were read and their clocks are known.
-- "recorded": from the vendor's own wait and transit times; a rest that is neither (`other_ns`) remains.
+- "recorded": from the vendor's own wait and transit times, and from the tasks of the operation where they are on record
+  (`perfkit.record.events.notified`); a rest that is neither (`other_ns`) may remain.
 - "partial": only some members were read, so a rank that was not may have come even later: waiting is a lower bound.
 """
 
@@ -19,7 +20,7 @@ import pandas as pd
 
 from perfkit.core import clock, placement
 from perfkit.core.run import Run
-from perfkit.record.events import transfers
+from perfkit.record.events import notified, transfers
 
 _KEY = ["step", "members", "match"]
 _TURNED = {"send": 0, "receive": 0}
@@ -36,7 +37,8 @@ def members(
 
     Columns: `instance`, `rank`, `step`, `name`, `operation`, `group`, `group_size`, `num_seen` (members read), `start_ns` (common
     clock if `basis` is not "recorded"), `duration_ns`, `bytes`, `wait_ns`, `transfer_ns`, `other_ns` (neither, 0 unless
-    recorded), `late_ns` (behind the first member), `basis`. Null where nothing says it. `wait + transfer + other = duration`.
+    recorded), `late_ns` (behind the first member), `waits_for` (the rank that it waited for longest, where its tasks say so),
+    `basis`. Null where nothing says it. `wait + transfer + other = duration`.
     """
     rows = run.frame("collectives", ranks=ranks, steps=steps)
     told = placement.told_apart(rows, run)
@@ -44,12 +46,13 @@ def members(
     common = table["moment_ns"]
     _arrivals(table)
     _split(table)
+    notified.look_up(table, run)
     names = ["instance", "rank", "step", "name", "operation", "group", "group_size", "num_seen", "start_ns", "duration_ns"]
     # A rank alone, or one whose clock shares no collective with others, still tells its own times.
     table["start_ns"] = common.fillna(table["start_ns"])
-    return table[[*names, "bytes", "transit_ns", "wait_ns", "transfer_ns", "other_ns", "late_ns", "basis"]].sort_values(
-        ["instance", "rank"], ignore_index=True
-    )
+    return table[
+        [*names, "bytes", "transit_ns", "wait_ns", "transfer_ns", "other_ns", "late_ns", "waits_for", "basis"]
+    ].sort_values(["instance", "rank"], ignore_index=True)
 
 
 def arrivals(rows: pd.DataFrame) -> pd.DataFrame:
@@ -105,7 +108,7 @@ def _matched(rows: pd.DataFrame) -> pd.DataFrame:
     number[distinct] = np.arange(len(distinct))
     step = table["step"].astype("Int64")
     told = table.assign(instance=number[instance], num_seen=num_seen, partner=partner, step=step.where(step != -1))
-    return told.drop(columns=["match", "members", "occurrence"])
+    return told.drop(columns=["match", "occurrence"])
 
 
 def _match_pairs(table: pd.DataFrame, pair: np.ndarray) -> None:

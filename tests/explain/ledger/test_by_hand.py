@@ -169,8 +169,9 @@ def waited(first: int, second: int, *, group_size: int = 4, other: int = 0) -> p
             "other_ns": [other, 0],
             "num_seen": [2, 2],
             "group_size": [group_size] * 2,
+            "waits_for": [None] * 2,
         }
-    ).astype(dict.fromkeys(("wait_ns", "other_ns", "num_seen", "group_size"), "Int64"))
+    ).astype(dict.fromkeys(("wait_ns", "other_ns", "num_seen", "group_size", "waits_for"), "Int64"))
 
 
 @pytest.mark.parametrize(

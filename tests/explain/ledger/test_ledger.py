@@ -82,7 +82,8 @@ def _assert_sound(run: Run, found: Ledger) -> None:
     pd.testing.assert_series_equal(_sums(found), steps.sort_index(), check_names=False, check_dtype=False)
     assert (found.entries["ns"] > 0).all()
     assert found.entries["ns"].dtype == np.int64
-    assert set(found.entries["who"]) <= {-1, *run.ranks}
+    named = causal_graph(run).members()["waits_for"].dropna() if run.has("waits") else ()
+    assert set(found.entries["who"]) <= {-1, *run.ranks, *named}
     assert (found.entries["who"] != found.entries["rank"]).all(), "nobody waits for himself"
     works = found.entries[found.entries["cause"].str.startswith("work/").to_numpy()]
     own = [rows.groupby(["rank", "step", "cause"])["ns"].sum().to_dict() for rows in (works, found.modules)]

@@ -2,10 +2,10 @@
 
 What is measured: what the ledger holds as waiting for a rank without a reason. A rank has a reason where its timeline shows what
 it spent more time on than who waits for it; without one it began the step later than the others (what it did before is not in the
-recording), or has no timeline. A step in which most of the waiting has a reason is a matter of the rule about that; so is a rank
-whose own device idles for as long. Where the sizes of groups are not known, a rank that communicates for longer itself than the
-others wait for it waits for one that was not recorded, and is not named. What it costs is how much shorter the longest of the other
-ranks of each step is without that waiting.
+recording), or has no timeline. The tasks of an operation name a member that was not recorded, too. A step in which most of the
+waiting has a reason is a matter of the rule about that; so is a rank whose own device idles for as long. Where the sizes of groups
+are not known, a rank that communicates for longer itself than the others wait for it waits for one that was not recorded, and is
+not named. What it costs is how much shorter the longest of the other ranks of each step is without that waiting.
 
 What to do: record more steps in a row, so that what the rank did before is seen, and all ranks with the host side.
 """
@@ -28,6 +28,7 @@ from perfkit.explain.ledger.causes import UNEXPLAINED, WAITING_UNTOLD
 LATE_SHARE = Threshold("late-rank-share", 0.02, "share of the step", "chosen: twice what two runs can differ by")
 MOSTLY = 0.5
 """The share of the waiting for a rank in a step that must be without a reason: else what is on record is why it is late in it."""
+ALSO_RECORD = "record the named rank too: what it did meanwhile is not in the recording"
 ACTIONS: tuple[Action, ...] = (
     "record three steps and more in a row: what the rank did before the first one is not in the recording",
     BIND,
@@ -93,7 +94,7 @@ def _finding(case: Case, who: int, waits: pd.DataFrame, cost_ns: int, evidence: 
         ),
         subject={"ranks": (who,), "steps": tuple(sorted(int(step) for step in own["step"].unique()))},
         evidence={**evidence, "longest_wait_without_reason_ns": most_ns, "longest_wait_for_it_ns": every_ns},
-        actions=fitting(case, ACTIONS),
+        actions=fitting(case, ACTIONS if who in case.run.ranks else (ALSO_RECORD, *ACTIONS[1:])),
         cost_ns=cost_ns,
         next=("13_communication", "14_timeline"),
         part="communication",

@@ -24,6 +24,7 @@ from perfkit.record.formats.ascend import (
     _layout,
     _memory,
     _recording,
+    _waits,
 )
 from perfkit.record.formats.ascend import (
     folders as _ascend_folders,
@@ -169,6 +170,7 @@ def _offer_host(recordings: list[Recording], sink: Sink) -> None:
     devices = {rank: device for recording in recordings for device, rank in recording.rank.source.told.get("devices", {}).items()}
     samples = {rank: (file, devices.get(rank, rank) if shared[file] > 1 else None) for rank, (file, _, _) in recorded.items()}
     _db_counters.offer(sink, samples)
+    _waits.offer(sink, samples)
 
 
 def _record(rank: Rank, placement: Mapping[int, Position], sink: Sink) -> list[Recording]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit.record.formats.ascend import _waits
 from perfkit.record.listing import File
 from perfkit.record.readers import host as _host
 from perfkit.record.readers.chrome_counters import COLUMNS as COUNTER_COLUMNS
@@ -22,11 +23,13 @@ from perfkit.record.readers.chrome_events import FlowEnd, FlowStart, Name, Span,
 from perfkit.record.readers.lexer import EventReader
 from perfkit.record.store import times_ns
 
-TABLES = ("host", "launches", "counters")
+TABLES = ("host", "launches", "counters", _waits.TABLE)
 """What `read_host` gives."""
 TOLERANCE_NS = 10
 MONOTONIC_BELOW_NS = 10**17
 """A time of day is 10^18 ns or more since 2001; a device that counts from its start takes three years to reach this."""
+_NO_POSITION = 2**32 - 1
+"""What stands for no member of a group."""
 _KINDS = {
     "cpu_op": "operator",
     "user_annotation": "mark",
@@ -45,6 +48,9 @@ class HostArguments(msgspec.Struct, gc=False):
 
     shapes: Any = msgspec.field(name="Input Dims", default=None)
     types: Any = msgspec.field(name="Input type", default=None)
+    task: Any = msgspec.field(name="task type", default=None)
+    position: Any = msgspec.field(name="src rank", default=None)
+    peer: Any = msgspec.field(name="dst rank", default=None)
 
 
 class NameArguments(msgspec.Struct, gc=False):
@@ -57,16 +63,18 @@ _EVENT: Any = event_of(Span[HostArguments], Name[NameArguments], FlowStart, Flow
 
 
 def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) -> tuple[list[pd.DataFrame], ...]:
-    """The tables `host`, `launches` and `counters` of one rank, without `rank`, from the slices of its timeline.
+    """The tables `host`, `launches`, `counters` and `waits` of one rank, without `rank`, from the slices of its timeline.
 
     `kernels` are its rows of that table; `offset_ns` leads from times since the start of the device to the time of day.
     """
     spans, starts, ends, samples = [_span_rows([])], [_flow_rows([])], [_flow_rows([])], [counter_rows([])]
+    parts = [_part_rows([])]
     processes: dict[str, str] = {}
     for file in files:
         reader: EventReader[Any] = EventReader(file, _EVENT)
         for events in reader:
             spans.append(_span_rows([event for event in events if type(event) is Span and _is_host(event)]))
+            parts.append(_part_rows([event for event in events if type(event) is Span and _is_part(event)]))
             starts.append(_flow_rows([event for event in events if type(event) is FlowStart and event.cat in _FLOWS]))
             ends.append(_flow_rows([event for event in events if type(event) is FlowEnd and event.cat in _FLOWS]))
             samples.append(counter_rows([event for event in events if type(event) is Counter]))
@@ -76,7 +84,8 @@ def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) 
     host = host[host["start_ns"].notna() & (host["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)
     flows = _flows(_joined(starts, "at_ns", offset_ns), _joined(ends, "at_ns", offset_ns))
     counters = named(_joined(samples, "time_ns", offset_ns), processes)[list(COUNTER_COLUMNS)]
-    return [host[["name", "kind", "thread", "start_ns", "duration_ns"]]], [_linked(kernels, flows, host)], [counters]
+    waits = _waits.only_waiting(_joined(parts, "start_ns", offset_ns))
+    return [host[["name", "kind", "thread", "start_ns", "duration_ns"]]], [_linked(kernels, flows, host)], [counters], [waits]
 
 
 def _process_names(events: Sequence[Name[NameArguments]]) -> dict[str, str]:
@@ -89,6 +98,26 @@ def _process_names(events: Sequence[Name[NameArguments]]) -> dict[str, str]:
 
 def _is_host(span: Span[HostArguments]) -> bool:
     return span.cat in _KINDS or (span.name or "").startswith(_CALL)
+
+
+def _is_part(span: Span[HostArguments]) -> bool:
+    """Whether a span is a task of an operation that talks to a peer."""
+    return type(span.args) is HostArguments and span.args.peer is not None and isinstance(span.args.task, str)
+
+
+def _part_rows(spans: list[Any]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "kind": pd.Series([span.args.task for span in spans], dtype="object"),
+            "start_ns": times_ns([span.ts for span in spans], "us"),
+            "duration_ns": times_ns([span.dur for span in spans], "us"),
+            **{name: _positions([getattr(span.args, name) for span in spans]) for name in ("position", "peer")},
+        }
+    )
+
+
+def _positions(values: list[Any]) -> pd.Series:
+    return pd.Series([value if type(value) is int and 0 <= value < _NO_POSITION else None for value in values], dtype="Int64")
 
 
 def _span_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
