@@ -299,7 +299,7 @@ function rawTable(columns) {
     columns: Object.entries(columns).map(([name, raw]) => ({
       label: name,
       values: raw,
-      text: raw.map((value) => (typeof value === "number" ? Number(value.toPrecision(4)).toLocaleString("en") : String(value ?? ""))),
+      text: raw.map((value) => (typeof value === "number" ? Number(value.toPrecision(4)).toLocaleString("en").replaceAll(",", "\u2009") : String(value ?? ""))),
       numeric: raw.every((value) => value === null || typeof value === "number"),
     })),
   };

@@ -12,6 +12,7 @@ export function vegaConfig(node, own = {}) {
     {
       background: "transparent",
       font,
+      locale: { number: { decimal: ".", thousands: "\u2009", grouping: [3], currency: ["", ""] } }, // as in sentences and tables
       // A chart is one picture with a sentence and a table beside it; words for each mark would be heard by nobody, and cost time.
       aria: false,
       mark: { aria: false },

@@ -28,10 +28,11 @@ RULES = ("slow-rank", "slow-link", "stage-imbalance")
 Z_LIMIT, PERSISTENCE = 3.5, 0.7
 """Robust deviations from which a rank stands out, and the share of the steps in which it has to."""
 LABELS = {
-    "over_stage": "of its stage",
-    "over_all": "of all",
+    "over_stage": "× its stage's median",
+    "over_all": "× the median of all",
+    "z": "robust z",
     "stands_out": "stands out",
-    "computing_over_mean": "of mean",
+    "computing_over_mean": "× the mean",
 }
 MOST_TOLD = 4
 """Of more stages the shortest and the longest are told."""

@@ -240,9 +240,9 @@ class SearchResult:
             best = self.plans[0]
             text = say(
                 "{searched} combinations, {kept} keep the rules, {fit} fit {limit_bytes}. Best on {devices} devices: {plan}, {why}",
-                searched=str(self.searched),
-                kept=str(self.evaluated),
-                fit=str(self.feasible),
+                searched=self.searched,
+                kept=self.evaluated,
+                fit=self.feasible,
                 limit_bytes=self.memory_limit_bytes,
                 devices=str(self.devices),
                 plan=plan_text(best.plan),
