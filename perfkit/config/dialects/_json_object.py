@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from perfkit.config.dialects.dialect import Parsed
+from perfkit.config.dialects.dialect import Changes, Parsed
 from perfkit.core.errors import InputError
 
 _TEXT = r'("(?:[^"\\\n]|\\[^\n])*"?)'
@@ -33,6 +35,38 @@ def plain(text: str) -> str:
         bare = _REMARK.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
         return _LAST_COMMA.sub(lambda found: found[1] or " ", bare)
     return text
+
+
+def edit(text: str, changes: Changes) -> tuple[str, tuple[str, ...]]:
+    """The object with values changed by key path, indented as it was found."""
+    bare = plain(text)
+    values = json.loads(bare)
+    indent = re.search(r"\n([ \t]+)\"", text)
+    layout: dict[str, Any] = {"indent": indent[1] if indent else None, "ensure_ascii": False}
+    tail = text[len(text.rstrip()) :]
+    same = json.dumps(values, **layout) == text.strip()
+    notes = ("the JSON is laid out anew" + ("" if text == bare else ", without its comments"),)
+    return json.dumps(_changed(values, changes), **layout) + tail, () if same else notes
+
+
+def new(changes: Changes) -> str:
+    """A new object of values by key path."""
+    return json.dumps(_changed({}, changes), indent=2) + "\n"
+
+
+def _changed(values: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(values))
+    for path, value in changes.items():
+        place = found
+        for key in path[:-1]:
+            if not isinstance(place.get(key), dict):
+                place[key] = {}
+            place = place[key]
+        if value is None:
+            place.pop(path[-1], None)
+        else:
+            place[path[-1]] = value
+    return found
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -7,12 +7,11 @@ Which activations are computed again is said by the script alone.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from perfkit.config.dialects import _json_object
+from perfkit.config.dialects._deepspeed_engine import ACCUMULATED, OPTIMIZERS, engine_of, experts_of, summed_in
 from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
@@ -27,12 +26,6 @@ MARKS = re.compile(
     r"\"(?:zero_optimization|train_micro_batch_size_per_gpu|gradient_accumulation_steps|zero_allow_untested_optimizer)\"\s*:"
 )
 BATCHES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-PRECISIONS = {"fp8": "float8", "bf16": "bfloat16", "fp16": "float16"}
-ACCUMULATED = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "muon": "Muon", "lion": "Lion", "sgd": "SGD"}
-
-COMPRESSING = frozenset({"onebitadam", "onebitlamb", "zerooneadam"})
-"""Optimizers that send fewer bits."""
 
 
 def detect(document: Document) -> bool:
@@ -51,22 +44,12 @@ def read(document: Document) -> Plan:
     parsed = parse(document.text, document.name)
     reading, top = Reading.of(document, parsed)
     of_model = model_beside(reading, "model")
-    spread = top.section("expert_parallel")
-    experts = spread.positive_int("autoep_size", default=1) if spread.flag("enabled", default=False) else 1
-    replicas, micro, steps = _batches(top, experts)
-    tensor = top.section("tensor_parallel").positive_int("autotp_size", default=1)
-    stages = top.section("pipeline").positive_int("stages", default=1)
-    context = top.positive_int("sequence_parallel_size", default=1)
-    zero = top.section("zero_optimization")
-    stage = zero.integer("stage", default=0)
-    if stage > 3:
-        reading.problem(zero.path("stage"), f"{stage} must be 0, 1, 2 or 3")
-    overlap = zero.flag("overlap_comm", default=stage == 3)
-    dtype = _dtype(top, of_model[1].dtype if of_model else "bfloat16")
-    sums = top.section("data_types").word("grad_accum_dtype", default="", allowed=ACCUMULATED)
-    kind = top.section("optimizer").word("type", default="AdamW")
-    if kind.lower() in COMPRESSING:
-        reading.default("communication", f"full: {kind} sends one bit of a gradient after its first steps, which is not counted")
+    replicas, micro, steps = _batches(top, experts_of(top))
+    engine = engine_of(top)
+    dtype = engine.dtype or (of_model[1].dtype if of_model else "bfloat16")
+    if not engine.dtype:
+        reading.default("dtype", f"{dtype}: that of the model; the file leaves it to the training script")
+    kind = engine.optimizer or "AdamW"
     reading.default("recompute", "none: the training script says whether activations are computed again, not this file")
     reading.stop_if_problems()
     assert of_model is not None
@@ -84,23 +67,23 @@ def read(document: Document) -> Plan:
         parallel=reading.build(
             lambda: ParallelPlan(
                 data_parallel_size=replicas,
-                tensor_parallel_size=tensor,
-                pipeline_parallel_size=stages,
-                context_parallel_size=context,
-                expert_parallel_size=experts,
-                context_parallel_algorithm="ulysses" if context > 1 else "ring",
-                optimizer_shard_size=replicas * context if stage else 1,
-                optimizer_shard_level=max(1, stage),
+                tensor_parallel_size=engine.tensor,
+                pipeline_parallel_size=engine.stages,
+                context_parallel_size=engine.context,
+                expert_parallel_size=engine.experts,
+                context_parallel_algorithm="ulysses" if engine.context > 1 else "ring",
+                optimizer_shard_size=replicas * engine.context if engine.stage else 1,
+                optimizer_shard_level=max(1, engine.stage),
             )
         ),
         optimizer=reading.build(
             lambda: OptimizerSpec(
                 name=OPTIMIZERS.get(kind.lower(), kind),
                 master_weights=dtype != "float32",
-                gradient_dtype=ACCUMULATED.get(sums) or _summed_in(dtype, shared=stage > 0),
+                gradient_dtype=engine.gradient_dtype(dtype),
             )
         ),
-        software=SoftwareSpec(framework="deepspeed", overlap_dp=overlap),
+        software=SoftwareSpec(framework="deepspeed", overlap_dp=engine.overlap),
         document=reading.annotated("deepspeed", parsed.values),
     )
 
@@ -130,27 +113,6 @@ def _batches(top: Section, experts: int) -> tuple[int, int, int]:
     return max(1, replicas), micro, steps
 
 
-def _dtype(top: Section, of_model: str) -> str:
-    """The precision that is on; where the script decides it, that of the model's file."""
-    given = {name: top.section(name) for name in PRECISIONS if top.has(name)}
-    enabled = [name for name, section in given.items() if section.has("enabled") and section.flag("enabled", default=False)]
-    if {"bf16", "fp16"} <= {*enabled}:
-        top.reading.problem("fp16.enabled", "fp16 and bf16 are both enabled, which DeepSpeed refuses; keep one")
-    if enabled:
-        return PRECISIONS[enabled[0]]
-    if any(section.values.get("enabled") == "auto" for section in given.values()):
-        top.reading.default("dtype", f"{of_model}: that of the model; the file leaves it to the training script")
-        return of_model
-    return "float32"
-
-
-def _summed_in(dtype: str, *, shared: bool) -> str:
-    """The precision that gradients are summed in unless the file says it (`get_data_types` in deepspeed/runtime/engine.py)."""
-    if dtype == "bfloat16" and not shared:
-        return "float32"
-    return "bfloat16" if dtype == "float8" else dtype
-
-
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
     """What the plan says in the file's keys; the model is another file's."""
     work, parallel = plan.workload, plan.parallel
@@ -174,41 +136,19 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         values["expert_parallel", "enabled"] = True
     words = {dtype: word for word, dtype in ACCUMULATED.items()}
     sums = plan.optimizer.gradient_dtype
-    if sums in words and sums != _summed_in(work.dtype, shared=shared):
+    if sums in words and sums != summed_in(work.dtype, shared=shared):
         values["data_types", "grad_accum_dtype"] = words[sums]
     return values | {path: size for path, size in optional.items() if size > 1}
 
 
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The file with values changed, indented as it was found."""
-    text = _json_object.plain(document.text)
-    values = json.loads(text)
-    indent = re.search(r"\n([ \t]+)\"", document.text)
-    layout: dict[str, Any] = {"indent": indent[1] if indent else None, "ensure_ascii": False}
-    tail = document.text[len(document.text.rstrip()) :]
-    same = json.dumps(values, **layout) == document.text.strip()
-    notes = ("the JSON is laid out anew" + ("" if text == document.text else ", without its comments"),)
-    return json.dumps(_changed(values, changes), **layout) + tail, () if same else notes
+    return _json_object.edit(document.text, changes)
 
 
 def new(changes: Changes) -> str:
     """A new file of settings."""
-    return json.dumps(_changed({}, changes), indent=2) + "\n"
-
-
-def _changed(values: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(values))
-    for path, value in changes.items():
-        place = found
-        for key in path[:-1]:
-            if not isinstance(place.get(key), dict):
-                place[key] = {}
-            place = place[key]
-        if value is None:
-            place.pop(path[-1], None)
-        else:
-            place[path[-1]] = value
-    return found
+    return _json_object.new(changes)
 
 
 DIALECT = Dialect(
