@@ -16,6 +16,8 @@ from perfkit.core.spec.workload import Workload
 
 LLAMA = re.compile(r"^(?:Meta-)?Llama-([23])(?:\.[01])?-(\d+b)(?=-|$)", re.IGNORECASE)
 """How publishers spell what the catalogue calls llama3-70b; 3.1 has the shapes of 3."""
+QWEN = re.compile(r"^Qwen2\.5-(7b|72b)(?=-|$)", re.IGNORECASE)
+"""Sizes in which 2.5 has the shapes of 2, but for a vocabulary that is padded alike."""
 USUAL = Workload(seq_length=huggingface.USUAL_LENGTH, micro_batch_size=1, global_batch_size=1)
 
 
@@ -45,7 +47,7 @@ def _named(name: str) -> ModelSpec | None:
 
     A folder may leave out how many parameters are active (qwen3-235b): then it is the only model that begins so.
     """
-    plain = LLAMA.sub(r"llama\1-\2", name)
+    plain = QWEN.sub(r"qwen2-\1", LLAMA.sub(r"llama\1-\2", name))
     words = plain.replace("_", "-").split("-")
     starts = ["-".join(words[:count]) for count in range(len(words), 0, -1)]
     found = next((model for start in starts if start and (model := catalog.find_model(start))), None)

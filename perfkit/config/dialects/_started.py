@@ -12,7 +12,7 @@ import yaml
 from perfkit.config.dialects._script_beside import script_beside
 
 STARTED = re.compile(
-    r"^[^#\n]*\b(?:msrun|torchrun|mpirun|deepspeed|accelerate|python3?|bash)\b(?!:)[^\n]*?\s(\S+\.(?:ya?ml|toml|json))\b",
+    r"^[^#\n]*\b(?:msrun|torchrun|mpirun|deepspeed|accelerate|llamafactory-cli|python3?|bash)\b(?!:)[^\n]*?\s(\S+\.(?:ya?ml|toml|json))\b",
     re.MULTILINE,
 )
 """A line that starts a program with a file of settings; only asked where the text itself is none."""

@@ -115,4 +115,4 @@ class Dialect:
     @property
     def language(self) -> str:
         """The language that its text is coloured as."""
-        return {".yaml": "yaml", ".toml": "toml", ".json": "json"}.get(self.suffix, "sh")
+        return {".yaml": "yaml", ".toml": "toml", ".json": "json", ".py": "python"}.get(self.suffix, "sh")

@@ -33,7 +33,9 @@ ENVIRONMENTS = (".sh", ".env", ".bash", ".txt", ".dockerfile")
 MANIFEST = ".sh"
 """What a manifest of containers is read as."""
 TABLE = ".csv"
-CODE = (".py", ".ipynb")
+SOURCE = ".py"
+"""Python, which makes the arguments of a training where one dialect has them; other dialects have none of their settings in it."""
+CODE = (SOURCE, ".ipynb")
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
 SILENCED = re.compile(r"#\s*perfkit:\s*ignore\[([\w\s,-]+)\]")
 
@@ -166,7 +168,9 @@ class _Run:
 
         if wants("code", suffix in CODE):
             self._code(file, text)
-        dialect = dialect_of(file, text) if wants("config", suffix in (*CONFIGS, TABLE)) else ""
+        dialect = dialect_of(file, text) if wants("config", suffix in (*CONFIGS, TABLE, SOURCE)) else ""
+        if dialect and (suffix == SOURCE) != (dialect_named(dialect).suffix == SOURCE):
+            dialect = ""
         piece = placed(text) if not dialect and suffix in PIECES and kinds is None else None
         if dialect == "table":
             self._table(file, text)

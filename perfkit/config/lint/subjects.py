@@ -33,6 +33,8 @@ VALUE_PROBLEM = re.compile(
 
 One in braces is filled in later, one before a comma is a member of an object that is pasted without its braces.
 """
+WORD_PROBLEM = re.compile(r"(?:line \d+, )?[\w.-]+: '[^'{$]*(?<!,)' must be one of ")
+"""The same of a word that is none of those which its key may have."""
 _NOTHING: Any = object()
 EXPORT = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
 
@@ -190,7 +192,7 @@ def config_of(file: str, text: str, dialect: str, path: Path | None = None) -> C
     )
     if known.sizes and not _is_whole(config, known.sizes):
         config.whole, config.plan = False, None
-        config.plan_problems = [problem for problem in problems if VALUE_PROBLEM.match(problem)]
+        config.plan_problems = [one for one in problems if VALUE_PROBLEM.match(one) or WORD_PROBLEM.match(one)]
     return config
 
 

@@ -1,0 +1,245 @@
+"""Arguments of Hugging Face's Trainer in Python source: keywords of the calls that set up a training, never executed.
+
+Literals count, names that the file sets once to a literal, and whether the device is there (`torch.cuda.is_available()`). What is
+computed otherwise stays as its source behind a `$`, as a shell's variable that nothing sets.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfkit.config.dialects.dialect import Changes, Parsed
+from perfkit.core.errors import InputError
+
+CALLS = re.compile(
+    r"^(?!\s*(?:class|def|from|import|#)\b).*?(?<!\w)(?:\w+\.)*(?:(?:Seq2Seq)?TrainingArguments|(?:SFT|DPO|KTO|ORPO|CPO|Reward|GRPO|PPO|RLOO)Config)\(",
+    re.MULTILINE,
+)
+"""A line on which arguments of a Trainer are made."""
+ARGUMENTS = re.compile(r"(?:Seq2Seq)?TrainingArguments|(SFT|DPO|KTO|ORPO|CPO|Reward|GRPO|PPO|RLOO)Config")
+LOADED = ("from_pretrained",)
+MODELS = re.compile(r"Auto(?:Liger)?Model\w*|FastLanguageModel|FastModel|\w+For(?:CausalLM|ConditionalGeneration)|\w+LMHeadModel")
+OF_A_MODEL = (
+    "torch_dtype",
+    "dtype",
+    "attn_implementation",
+    "load_in_4bit",
+    "load_in_8bit",
+    "max_seq_length",
+    "use_flash_attention_2",
+)
+BESIDE = ("LoraConfig", "BitsAndBytesConfig")
+"""Calls whose keywords decide what is trained, and in how many bits it is stored."""
+OF_A_TRAINER = ("max_seq_length", "packing", "model")
+TRUE = ("is_available", "is_bf16_supported", "is_bfloat16_supported", "is_torch_bf16_gpu_available")
+"""What asks whether there is a device, or whether it has bf16."""
+STAGE, MODEL, CALL = "stage", "model_name_or_path", "call"
+
+
+@dataclass(slots=True)
+class _Source:
+    """A file's syntax tree, the values that it gives names once, and what was found by key: value, line and place."""
+
+    tree: ast.Module
+    names: dict[str, ast.expr] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    places: dict[str, ast.expr] = field(default_factory=dict)
+    repeated: list[str] = field(default_factory=list)
+    call: ast.Call | None = None
+
+    def take(self, key: str, node: ast.expr) -> None:
+        """Keep the value of a key, of several the first."""
+        if key not in self.values:
+            self.values[key], self.lines[key] = self.value(node), node.lineno
+            self.places[key] = self.names.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    def value(self, node: ast.expr, depth: int = 8) -> Any:
+        """The value of an expression."""
+        if isinstance(node, ast.Name) and node.id in self.names and depth:
+            return self.value(self.names[node.id], depth - 1)
+        if isinstance(node, ast.Call) and _last(node.func) in TRUE:
+            return True
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and isinstance(found := self.value(node.operand), bool):
+            return not found
+        if isinstance(node, ast.Attribute) and re.fullmatch(r"(?:torch\.)?(?:b?float\d+|half)", ast.unparse(node)):
+            return node.attr
+        if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
+            pairs = zip(node.keys, node.values, strict=True)
+            return {str(key.value): self.value(item) for key, item in pairs if isinstance(key, ast.Constant)}
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return f"${ast.unparse(node)}"
+
+
+def parse(text: str, name: str) -> Parsed:
+    """Values and lines of the arguments of the first Trainer. Raises InputError for what is no Python, or has none."""
+    source = _source(text, name)
+    return Parsed(source.values, source.lines, tuple(source.repeated))
+
+
+def _source(text: str, name: str) -> _Source:
+    try:
+        tree = ast.parse(_plain(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        said = getattr(error, "msg", None) or str(error)
+        raise InputError(name, [f"{f'line {line}: ' if line else ''}not Python: {said}"]) from error
+    source = _Source(tree, _constants(tree))
+    for node in _calls(tree):
+        _read(source, node)
+    if source.call is None:
+        raise InputError(name, ["makes no arguments of a Trainer, such as TrainingArguments(...) or SFTConfig(...)"])
+    return source
+
+
+def _plain(text: str) -> str:
+    """The source as a file of its own: a piece begins at the margin, and lines for the shell of a notebook do nothing."""
+    lines = ["pass" if line[:1] in ("!", "%") else line for line in textwrap.dedent(text).split("\n")]
+    return "\n".join(lines)
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Names that are set once in the whole file, and to what."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, []).append(node.value)
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            found.setdefault(node.target.id, []).append(node.value)
+            if isinstance(node, ast.AugAssign):
+                found[node.target.id].append(node.value)
+        elif isinstance(node, ast.arg):
+            found.setdefault(node.arg, []).append(ast.Constant(None))
+    return {name: nodes[0] for name, nodes in found.items() if len(nodes) == 1 and not isinstance(nodes[0], ast.Call)}
+
+
+def _calls(tree: ast.Module) -> Iterator[ast.Call]:
+    """All calls in the order of the file."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _read(source: _Source, node: ast.Call) -> None:
+    called = _last(node.func)
+    if arguments := ARGUMENTS.fullmatch(called):
+        if source.call is not None:
+            source.repeated.append(
+                f"line {node.lineno}: {called} is made again; the first one counts, of line {source.call.lineno}"
+            )
+            return
+        source.call = node
+        source.values[CALL] = called
+        if arguments[1]:
+            source.values[STAGE], source.lines[STAGE] = arguments[1].lower(), node.lineno
+        for word in node.keywords:
+            if word.arg:
+                source.take(word.arg, word.value)
+    elif called in LOADED and MODELS.fullmatch(_last(node.func.value) if isinstance(node.func, ast.Attribute) else ""):
+        named = [
+            *node.args[:1],
+            *(word.value for word in node.keywords if word.arg in ("pretrained_model_name_or_path", "model_name")),
+        ]
+        for one in named[:1]:
+            source.take(MODEL, one)
+        _take(source, node, OF_A_MODEL)
+    elif called in BESIDE:
+        _take_as(source, node, called)
+    elif called == "get_peft_model" and any(word.arg == "r" for word in node.keywords):
+        _take_as(source, node, BESIDE[0])
+    elif called.endswith("Trainer"):
+        for word in node.keywords:
+            if word.arg == "model" and isinstance(source.value(word.value), str) and "$" not in source.value(word.value):
+                source.take(MODEL, word.value)
+        _take(source, node, OF_A_TRAINER[:-1])
+
+
+def _take(source: _Source, node: ast.Call, names: tuple[str, ...]) -> None:
+    for word in node.keywords:
+        if word.arg in names:
+            source.take(word.arg, word.value)
+
+
+def _take_as(source: _Source, node: ast.Call, section: str) -> None:
+    if section not in source.values:
+        source.values[section] = {word.arg: source.value(word.value) for word in node.keywords if word.arg}
+        source.lines[section] = node.lineno
+        source.lines |= {f"{section}.{word.arg}": word.value.lineno for word in node.keywords if word.arg}
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of what is called."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def edit(text: str, name: str, changes: Changes) -> tuple[str, tuple[str, ...]]:
+    """The source with keywords changed where they stand, or added behind the last one of the call; nothing else moves."""
+    source = _source(text, name)
+    call, notes = source.call, list[str]()
+    assert call is not None  # else it would have been refused
+    spans: list[tuple[int, int, str]] = []
+    lines = text.split("\n")
+    first = next(number for number, line in enumerate(lines) if line.strip())
+    margin = len(lines[first]) - len(textwrap.dedent(text).split("\n")[first])
+    for key, value in _merged(source.values, changes, name).items():
+        place = source.places.get(key)
+        if place is None and value is not None:
+            spans.append(_added(text, lines, call, margin, f"{key}={value!r}"))
+        elif place is not None:
+            start, end = (_offset(lines, line, column, margin) for line, column in _ends(place))
+            spans.append((start, end, repr(value)))
+            if place not in [word.value for word in call.keywords] and key != MODEL:
+                notes.append(f"line {place.lineno}: {key} is set there")
+    for start, end, new in sorted(spans, key=lambda span: span[:2], reverse=True):
+        text = text[:start] + new + text[end:]
+    return text, tuple(notes)
+
+
+def _merged(values: Mapping[str, Any], changes: Changes, name: str) -> dict[str, Any]:
+    """New values by keyword; what lies in a dict changes the dict."""
+    found: dict[str, Any] = {}
+    for path, value in changes.items():
+        if len(path) == 1:
+            found[path[0]] = value
+            continue
+        held = found.get(path[0], values.get(path[0]))
+        if held is not None and not isinstance(held, dict):
+            raise InputError(name, [f"{path[0]}: is no section, {'.'.join(path[1:])} has no place"])
+        found[path[0]] = place = _copied(held or {})
+        for key in path[1:-1]:
+            place = place.setdefault(key, {})
+        place[path[-1]] = value
+    return found
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, dict) else value for key, value in values.items()}
+
+
+def _ends(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
+    assert node.end_lineno is not None  # of a parsed text
+    assert node.end_col_offset is not None
+    return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+
+
+def _added(text: str, lines: list[str], call: ast.Call, margin: int, word: str) -> tuple[int, int, str]:
+    """A further keyword of a call, before its first one: on a line of its own where that one has one."""
+    if not call.keywords:
+        place = _offset(lines, *_ends(call)[1], margin) - 1
+        return place, place, f", {word}" if call.args else word
+    first = call.keywords[0]
+    place = _offset(lines, first.lineno, first.col_offset, margin)
+    indent = text[text.rfind("\n", 0, place) + 1 : place]
+    return place, place, f"{word}, " if indent.strip() else f"{word},\n{indent}"
+
+
+def _offset(lines: list[str], line: int, column: int, margin: int) -> int:
+    """The place of a line and a column, which counts bytes, in a text whose margin the syntax tree leaves out."""
+    before = sum(len(one) + 1 for one in lines[: line - 1])
+    return before + margin + len(lines[line - 1][margin:].encode("utf-8")[:column].decode("utf-8", errors="ignore"))
