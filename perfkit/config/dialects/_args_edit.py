@@ -20,7 +20,10 @@ VARIABLE = re.compile(r"\"?\$(?:(\w+)|\{(\w+)\})\"?")
 OPTION = re.compile(r"--[A-Za-z][\w-]*")
 PLAIN_WORD = re.compile(r"[\w.,:/+=@%-]+")
 BACKSLASH = " \\"
-NEIGHBOURS = ("pipeline_model_parallel_size", "tensor_model_parallel_size", "micro_batch_size", "hidden_size", "num_layers")
+NEIGHBOURS = (
+    *("pipeline_model_parallel_size", "tensor_model_parallel_size", "micro_batch_size", "hidden_size", "num_layers"),
+    "per_device_train_batch_size",
+)
 SHELL_JSON = tuple(
     {"indent": indent, "separators": separators}
     for indent in (2, 4, None, 1, "\t")

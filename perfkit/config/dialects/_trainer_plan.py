@@ -23,16 +23,18 @@ from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
 USUAL_DEVICES = 8
-USUAL_BATCH = 8
 EACH, NODES = ("nproc_per_node", "num_gpus", "NPROC_PER_NODE"), ("nnodes", "num_nodes", "NNODES")
 ALL = ("num_processes", "WORLD_SIZE", "ray_num_workers")
+BATCH = ("per_device_train_batch_size", "per_gpu_train_batch_size")
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
-MODEL = ("model_name_or_path",)
+MODEL = ("model_name_or_path", "model_id_or_path", "model_name", "model_id", "model")
 KERNELS: Mapping[str, AttentionKernel] = {
-    **dict.fromkeys(("auto", "sdpa", "fa2", "fa3", "fa4", "flash_attention_2", "flash_attention_3", "flex_attention"), "flash"),
+    **dict.fromkeys(
+        ("auto", "sdpa", "fa2", "fa3", "fa4", "flash_attention_2", "flash_attention_3", "flash_attn", "flex_attention"), "flash"
+    ),
     **dict.fromkeys(("eager", "disabled", "off"), "unfused"),
 }
-KERNEL_KEYS = ("flash_attn", "attn", "attn_implementation")
+KERNEL_KEYS = ("flash_attn", "attn", "attn_implementation", "attn_impl", "use_flash_attn", "use_flash_attention_2")
 ADAM = (
     *("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla", "adamw_torch_npu_fused", "adamw_8bit"),
     *("adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "paged_adamw", "adamw_torch_8bit", "stable_adamw"),
@@ -63,7 +65,8 @@ class Job:
     """What a program takes that its arguments do not say, or say in words of its own.
 
     `length` are the tokens of a sample, `repeats` whether layers are computed again, `stored` the precision in which weights are
-    loaded and kept, `dtype` that of layers, `devices` how many there are where nothing counts them.
+    loaded and kept, `dtype` that of layers, `devices` how many there are where nothing counts them, `batch` the samples of
+    a device at a time.
     """
 
     dialect: str
@@ -72,6 +75,7 @@ class Job:
     stored: str
     dtype: str
     devices: int = USUAL_DEVICES
+    batch: int = 8
 
 
 def plan_of(options: Section, job: Job) -> Plan:
@@ -90,9 +94,9 @@ def plan_of(options: Section, job: Job) -> Plan:
         reading.problem(
             "num_processes", f"{devices} devices are no multiple of tensor x context x stages = {tensor * context * stages}"
         )
-    micro = options.positive_int("per_device_train_batch_size", "per_gpu_train_batch_size", default=USUAL_BATCH)
-    if not options.has("per_device_train_batch_size", "per_gpu_train_batch_size"):
-        reading.default("micro_batch_size", f"{USUAL_BATCH}: the library's")
+    micro = options.positive_int(*BATCH, default=job.batch)
+    if not options.has(*BATCH):
+        reading.default("micro_batch_size", f"{job.batch}: the program's own")
     steps = options.positive_int("gradient_accumulation_steps", default=1)
     exchanged = context > 1 and not _is_ring(options)
     if replicas > 1 and not sharing.framework:

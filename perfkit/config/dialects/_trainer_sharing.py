@@ -16,6 +16,7 @@ from perfkit.config.dialects.dialect import Document, Parsed
 from perfkit.config.dialects.key_effects import left_over
 from perfkit.core.errors import InputError
 from perfkit.core.roots import is_allowed
+from perfkit.core.texts import say
 
 MAX_BYTES, MOST_ABOVE = 1_000_000, 4
 STAGE_IN_NAME = re.compile(r"(?:z|zero|stage)[-_]?([0-3])(?!\d)", re.IGNORECASE)
@@ -76,7 +77,7 @@ def _of_deepspeed(options: Section, value: object) -> Sharing:
     except InputError as error:
         reading.problem("deepspeed", f"{file.name}: {error.problems[0]}")
         return Sharing(framework="deepspeed")
-    reading.note(f"{file.name} says what DeepSpeed shares")
+    reading.note(say("{name} says what DeepSpeed shares", name=file.name))
     own, _ = Reading.of(Document(name=file.name, text=text, path=file), Parsed(parsed.values, parsed.lines))
     return _shared_by(options, own, parsed.values, file.name)
 

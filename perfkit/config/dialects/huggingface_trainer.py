@@ -24,7 +24,8 @@ OTHERS = re.compile(
 """Names of LLaMA-Factory and of Megatron, whose files have some of a Trainer's beside them."""
 LENGTHS = ("max_length", "max_seq_length", "max_seq_len", "block_size", "model_max_length", "seq_length")
 SFT = "SFTConfig"
-OF_SFT = (*LENGTHS[:2], "packing", "dataset_text_field")
+SWIFT = re.compile(r"\bswift\s+(?:sft|pt)\b")
+"""ms-swift, whose defaults are its own: layers are computed again, adapters are trained, weights are loaded as they are stored."""
 USUAL_LENGTH = 1024
 """Of TRL's `max_length` and of the longest block of the library's own run_clm.py."""
 
@@ -44,30 +45,31 @@ def parse(text: str, name: str) -> Parsed:
 def read(document: Document) -> Plan:
     """The plan of the arguments and of the model that they name. Raises InputError with every problem, with line, key and value."""
     reading, options = Reading.of(document, forms.parse(document.text, document.name, document))
-    tuned = options.values.get("call") == SFT or options.has(*OF_SFT) != ""
     options.asked("call")
-    if options.has("gradient_checkpointing"):
-        repeats = options.flag("gradient_checkpointing", default=False)
-    else:
-        repeats = options.values.get("call") == SFT
-        if repeats:
-            reading.default("recompute", "all layers: gradient_checkpointing is on unless SFTConfig says otherwise")
-    usual = "bfloat16" if options.values.get("call") == SFT else "float32"
+    sft, swift = options.values.get("call") == SFT, SWIFT.search(document.text) is not None
+    repeats = options.flag("gradient_checkpointing", default=sft or swift)
+    if repeats and not options.has("gradient_checkpointing"):
+        reading.default("recompute", "all layers: gradient_checkpointing is on here unless it is switched off")
+    if sft and not options.has("bf16", "fp16"):
+        reading.default("dtype", "bfloat16: bf16 is on unless SFTConfig says otherwise")
+    if swift and not options.has("train_type", "tuner_type"):
+        reading.default(
+            "train_type", "lora: the program's own; adapters alone are trained, and all weights are counted as if they were"
+        )
     packed = options.flag("packing", default=options.has("block_size") != "")
     job = Job(
         dialect="huggingface-trainer",
         length=length_of(options, LENGTHS, USUAL_LENGTH, packed=packed),
         repeats=repeats,
-        stored=_stored(options),
-        dtype=usual,
+        stored=_stored(options, "bfloat16" if swift else "float32"),
+        dtype="bfloat16" if sft or swift else "float32",
         devices=USUAL_DEVICES if options.has("deepspeed", "fsdp") else 1,
+        batch=1 if swift else 8,
     )
-    if tuned and not options.has("bf16", "fp16") and usual == "bfloat16":
-        reading.default("dtype", "bfloat16: bf16 is on unless SFTConfig says otherwise")
     return plan_of(options, job)
 
 
-def _stored(options: Section) -> str:
+def _stored(options: Section, usual: str) -> str:
     """The precision in which the script loads the weights, which each copy keeps."""
     keys = ("torch_dtype", "dtype")
     word = next((str(options.values[key]) for key in keys if key in options.values), "")
@@ -77,8 +79,8 @@ def _stored(options: Section) -> str:
         options.reading.default("parameter_dtype", "bfloat16: that of the model's files (auto), as most are published in")
         return "bfloat16"
     if not word or word.startswith("$"):
-        options.reading.default("parameter_dtype", "float32: the file does not say in which precision the model is loaded")
-        return "float32"
+        options.reading.default("parameter_dtype", f"{usual}: the file does not say in which precision the model is loaded")
+        return usual
     if kind not in DTYPES:
         options.reading.problem(options.has(*keys), f"{shown(word)} must be one of auto, {', '.join(DTYPES)}")
     return DTYPES.get(kind, "float32")

@@ -18,13 +18,14 @@ from perfkit.config.dialects._trainer_plan import settings as common
 from perfkit.config.dialects._yaml_values import new_file
 from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 
 OWN = re.compile(
-    r"(?:^|--|^[ \t]*\")(?:finetuning[-_]type|cutoff[-_]len|disable[-_]gradient[-_]checkpointing|lora[-_]target|pure[-_]bf16)"
+    r"(?:^|--|\")(?:finetuning[-_]type|cutoff[-_]len|disable[-_]gradient[-_]checkpointing|lora[-_]target|pure[-_]bf16)"
     r"(?![\w-])",
     re.MULTILINE,
 )
-"""Names that only this program has; on a line of its own, in an object, or as an option."""
+"""Names that only this program has; at the margin, in an object, or as an option."""
 METHODS = ("full", "lora", "freeze", "oft")
 STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 USUAL_LENGTH = 2048
@@ -51,7 +52,7 @@ def read(document: Document) -> Plan:
     off = options.flag("disable_gradient_checkpointing", default=False)
     again = options.flag("gradient_checkpointing", default=False)
     if options.values.get("gradient_checkpointing") is False and not off:
-        reading.note("gradient_checkpointing: False switches nothing off here; disable_gradient_checkpointing: True does")
+        reading.note(say("gradient_checkpointing: False switches nothing off here; disable_gradient_checkpointing: True does"))
     packed = options.flag("packing", default=stage == "pt") or options.flag("neat_packing", default=False)
     blocks = options.flag("use_badam", default=False)
     pure = options.flag("pure_bf16", default=False) or blocks

@@ -33,7 +33,7 @@ VALUE_PROBLEM = re.compile(
 
 One in braces is filled in later, one before a comma is a member of an object that is pasted without its braces.
 """
-WORD_PROBLEM = re.compile(r"(?:line \d+, )?[\w.-]+: '[^'{$]*(?<!,)' must be one of ")
+WORD_PROBLEM = re.compile(r"(?:line (?P<line>\d+), )?(?P<key>[\w.-]+): '[^'{$]*(?<!,)' must be one of ")
 """The same of a word that is none of those which its key may have."""
 _NOTHING: Any = object()
 EXPORT = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$")

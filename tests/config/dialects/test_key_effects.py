@@ -29,6 +29,8 @@ SAMPLES = sorted(
         DATA / "today",
         DATA / "others",
         DATA / "flagscale",
+        DATA / "llama_factory",
+        DATA / "trainer",
         DATA / "splice",
     )
     for path in folder.rglob("*")
@@ -104,6 +106,7 @@ HARMLESS = [
     "num_layers_at_",
     "log_num_zeros",
     "router_num_groups",
+    "num_train_epochs",
 ]
 """Names with these parts that were looked at one by one and decide less than 1 %."""
 
@@ -126,7 +129,7 @@ def test_every_key_is_read_or_without_effect_or_named(path):
         assert reason is None or not decisive, f"{key}: {reason}"
 
 
-@pytest.mark.parametrize("dialect", ["mindformers", "megatron", "megatron-bridge", "huggingface", "torchtitan"])
+@pytest.mark.parametrize("dialect", ["mindformers", "megatron", "megatron-bridge", "huggingface", "torchtitan", "llama-factory"])
 def test_a_key_that_nobody_knows_is_named(dialect):
     found = left_over(dialect, {"a_new_key_of_next_year": 3}, ())
     assert found.unknown == ("a_new_key_of_next_year",)
@@ -161,6 +164,8 @@ def document_with(dialect: str, key: str):
             (),
         )
         name = "options.json"
+    elif dialect == "huggingface-trainer":
+        name, text = "sft.yaml", f"model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\n{key}: x\n"
     elif dialect == "torchtitan":
         name = "deepseek_v3_671b.toml"
         text = toml_splice((DATA / "torchtitan" / name).read_text(encoding="utf-8"), name, {path: "x"})
@@ -168,6 +173,7 @@ def document_with(dialect: str, key: str):
         sample = {
             "megatron-bridge": DATA / "megatron_bridge" / "llama3_8b.yaml",
             "mindformers": data_folder() / "configs" / "pretrain_llama2_7b.yaml",
+            "llama-factory": DATA / "llama_factory" / "llama3_full_sft_ds3.yaml",
         }[dialect]
         name = sample.name
         text, _ = splice(sample.read_text(encoding="utf-8"), name, {path: "x"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.dialects.key_effects import leaves
 from perfkit.config.fragments.repair import digits_of
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.subjects import VALUE_PROBLEM, Config
+from perfkit.config.lint.subjects import VALUE_PROBLEM, WORD_PROBLEM, Config
 from perfkit.core.texts import say
 
 NAMES = ("name", "type", "path", "dir", "id", "model", "version")
@@ -21,6 +21,9 @@ def _check(config: Config) -> Iterator[Found]:
             refused[found["key"]] = problem[found.start("key") :]
             line = int(found["line"]) if found["line"] else None
             yield Found(message=refused[found["key"]], key=found["key"], line=line, fix=_meant(found["value"].strip("'")))
+        elif not config.whole and (found := WORD_PROBLEM.match(problem)):  # of a whole one `plan-invalid` says it
+            line, message = int(found["line"]) if found["line"] else None, problem[found.start("key") :]
+            yield Found(message=message, key=found["key"], line=line, fix="see the message for the nearest valid values")
     for key, value in leaves(config.values):
         if key not in refused and isinstance(value, str) and digits_of(value) and not key.endswith(NAMES):
             message = say("{key}: {value} is a number with letters in it", key=key, value=repr(value))

@@ -1,0 +1,241 @@
+"""Arguments of Hugging Face's Trainer: Python that is never executed, launch lines, YAML and JSON; what is named, and bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfkit.config.dialects import edit_config, read_config, read_text, write_config
+from perfkit.config.lint import lint_text
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.explain.fragments.explained import explain_fragment
+
+DATA = Path(__file__).parents[2] / "data" / "configs" / "trainer"
+SFT = """import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+MODEL = "Qwen/Qwen3-8B"
+LENGTH: int = 4096
+raise SystemExit("never executed")
+
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained(MODEL, torch_dtype=torch.bfloat16)
+training_args = SFTConfig(
+    output_dir=sys.argv[1],
+    per_device_train_batch_size=2,  # of a device
+    gradient_accumulation_steps=4,
+    bf16=torch.cuda.is_bf16_supported(),
+    fp16=not torch.cuda.is_bf16_supported(),
+    max_length=LENGTH,
+    packing=True,
+    learning_rate=float(sys.argv[2]),
+)
+trainer = SFTTrainer(model=model, args=training_args)
+"""
+PLAIN = 'args = TrainingArguments("out", per_device_train_batch_size=4, bf16=True)\n'
+
+
+def of_sft(*changes: tuple[str, str]):
+    text = SFT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return read_text(text, "train.py")
+
+
+def test_calls_say_what_the_plan_is_and_nothing_runs():
+    plan = of_sft()
+    assert plan.model == catalog.model("qwen3-8b")
+    assert (plan.workload.seq_length, plan.workload.micro_batch_size, plan.num_micro_batches) == (4096, 2, 4)
+    assert (plan.workload.dtype, plan.optimizer.parameter_dtype, plan.optimizer.moment_dtype) == (
+        "bfloat16",
+        "bfloat16",
+        "bfloat16",
+    )
+    assert plan.recompute.all_layers
+    assert any(line.startswith("recompute = all layers") for line in plan.document.defaulted), "SFTConfig's own default"
+    assert any(line.startswith("data_parallel_size = 1") for line in plan.document.defaulted)
+    assert (plan.document.unread, plan.document.unknown) == ((), ())
+
+
+def test_training_arguments_have_other_defaults():
+    plan = read_text('model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")\n' + PLAIN.replace(", bf16=True", ""), "a.py")
+    assert (plan.workload.dtype, plan.recompute.all_layers, plan.optimizer.parameter_dtype) == ("float32", False, "float32")
+    assert any(line.startswith("seq_length = 1024: the file does not say") for line in plan.document.defaulted)
+
+
+def test_a_fragment_with_a_margin_and_a_model_by_its_keyword_is_read():
+    text = '    trainer = SFTTrainer(model="Qwen/Qwen3-4B", args=SFTConfig(per_device_train_batch_size=2, max_length=2048))\n'
+    plan = read_text(text, "standard input")
+    assert (plan.model, plan.workload.seq_length) == (catalog.model("qwen3-4b"), 2048)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("trainer = SFTTrainer(", "peft = LoraConfig(r=16, target_modules=['q_proj'])\ntrainer = SFTTrainer(", "LoraConfig.r"),
+        (
+            "trainer = SFTTrainer(",
+            "quant = BitsAndBytesConfig(load_in_4bit=True)\ntrainer = SFTTrainer(",
+            "BitsAndBytesConfig.load_in_4bit",
+        ),
+        ("    packing=True,", "    packing=True,\n    use_liger_kernel=True,", "use_liger_kernel"),
+        ("    packing=True,", "    torch_compile=True,", "torch_compile"),
+        ("SFTConfig(\n", "DPOConfig(\n    max_prompt_length=512,\n", "stage"),
+    ],
+)
+def test_what_no_plan_says_is_named(old, new, named):
+    assert named in dict(of_sft((old, new)).document.unread)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('deepspeed="ds_z2.json"', ("deepspeed", 2, 8)),
+        ('deepspeed={"zero_optimization": {"stage": 1}, "bf16": {"enabled": "auto"}}', ("deepspeed", 1, 8)),
+        ('fsdp="full_shard auto_wrap", fsdp_config={"activation_checkpointing": True}', ("fsdp", 3, 8)),
+        ('fsdp="full_shard offload"', ("fsdp", 3, 8)),
+        ("fsdp=True", ("fsdp", 3, 8)),
+    ],
+)
+def test_sharing_by_either_library_takes_the_usual_devices(line, told):
+    plan = of_sft(("    packing=True,", f"    {line},"))
+    assert (plan.software.framework, plan.parallel.optimizer_shard_level, plan.num_devices) == told
+    assert ("fsdp: offload" in dict(plan.document.unread)) is ("offload" in line)
+
+
+@pytest.mark.parametrize(
+    ("word", "state_bytes"),
+    [("adamw_torch_fused", 4), ("paged_adamw_8bit", 2), ("paged_adamw_32bit", 8), ("adafactor", 0), ("lion_8bit", 1), ("sgd", 0)],
+)
+def test_optimizers_keep_as_much_as_their_name_says(word, state_bytes):
+    plan = of_sft(("    packing=True,", f"    optim={word!r},"))
+    assert plan.optimizer.state_bytes_per_parameter == state_bytes
+
+
+def test_an_optimizer_that_is_not_known_is_told():
+    plan = of_sft(("    packing=True,", "    optim='galore_adamw',"))
+    assert any(line.startswith("optim = AdamW: the states of galore_adamw") for line in plan.document.defaulted)
+
+
+def test_a_launch_line_of_a_library_is_read_and_its_adapters_and_its_other_file_are_named():
+    plan = read_config(DATA / "run_peft_deepspeed.sh")
+    assert (plan.model, plan.workload.seq_length, plan.workload.micro_batch_size) == (catalog.model("llama2-70b"), 2048, 8)
+    named = dict(plan.document.unread)
+    assert {"config_file", "use_peft_lora", "lora_r"} <= set(named)
+    assert "use_4bit_quantization" not in named, "it is off"
+    assert plan.document.unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("start", "devices"),
+    [
+        ("torchrun --nproc_per_node=4 --nnodes=2", 8),
+        ("deepspeed --num_gpus 2", 2),
+        ("accelerate launch --num_processes 16", 16),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 python", 3),
+        ("python", 1),
+        ("torchrun --nproc_per_node=$GPUS", 1),
+    ],
+)
+def test_what_starts_the_processes_counts_devices(start, devices):
+    options = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2 --bf16 True --gradient_checkpointing"
+    plan = read_text(f"{start} run_clm.py {options} --block_size 2048\n", "run.sh")
+    assert (plan.num_devices, plan.recompute.all_layers, plan.workload.dtype) == (devices, True, "bfloat16")
+
+
+def test_swift_has_defaults_of_its_own():
+    line = "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen3-8B --num_train_epochs 1 --max_length 2048 --deepspeed zero3\n"
+    plan = read_text(line, "run.sh")
+    assert (plan.workload.micro_batch_size, plan.num_devices, plan.parallel.optimizer_shard_level) == (1, 8, 3)
+    assert plan.recompute.all_layers
+    assert any(line.startswith("train_type = lora") for line in plan.document.defaulted)
+
+
+def test_yaml_and_json_say_the_same():
+    values = {"model_name_or_path": "Qwen/Qwen3-8B", "per_device_train_batch_size": 2, "bf16": True, "max_length": 2048}
+    yaml = read_text("".join(f"{key}: {value}\n" for key, value in values.items()), "sft.yaml")
+    parsed = read_text(json.dumps(values | {"gradient_accumulation_steps": 1}, indent=2), "args.json")
+    assert (yaml.workload, yaml.optimizer, yaml.parallel) == (parsed.workload, parsed.optimizer, parsed.parallel)
+    assert parsed.document.dialect == yaml.document.dialect == "huggingface-trainer"
+
+
+def test_values_are_changed_where_they_stand_and_added_to_the_call():
+    plan = of_sft()
+    work = replace(plan.workload, micro_batch_size=4, global_batch_size=16, seq_length=8192)
+    written = write_config(replace(plan, workload=work, recompute=RecomputePlan()))
+    assert written.lost == ()
+    changed = [line for line in written.diff().splitlines()[2:] if line.startswith(("+", "-"))]
+    assert changed == [
+        "-LENGTH: int = 4096",
+        "+LENGTH: int = 8192",
+        "+    gradient_checkpointing=False,",
+        "-    per_device_train_batch_size=2,  # of a device",
+        "+    per_device_train_batch_size=4,  # of a device",
+    ]
+    on_a_line = edit_config(
+        read_text('m = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")\n' + PLAIN, "a.py").document, {"optim": "sgd"}
+    )
+    assert on_a_line.text.splitlines()[1] == PLAIN.strip().replace("per_device", "optim='sgd', per_device", 1)
+
+
+def test_a_call_takes_no_argument_that_it_does_not_have():
+    plan = read_text('m = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")\n' + PLAIN, "a.py")
+    with pytest.raises(InputError, match="max_length: TrainingArguments has no such argument"):
+        write_config(replace(plan, workload=replace(plan.workload, seq_length=2048)))
+
+
+def test_a_plan_is_written_as_python_and_read_back():
+    plan = of_sft(("    packing=True,", '    deepspeed={"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}},'))
+    assert write_config(replace(plan, document=None), dialect="huggingface-trainer").lost == ()
+
+
+def test_everything_that_is_wrong_is_said_with_its_line():
+    with pytest.raises(InputError) as error:
+        of_sft(
+            ("per_device_train_batch_size=2", "per_device_train_batch_size=args.batch"),
+            ("gradient_accumulation_steps=4", 'gradient_accumulation_steps="four"'),
+            ("bf16=torch.cuda.is_bf16_supported()", "bf16=True"),
+            ("fp16=not torch.cuda.is_bf16_supported()", "fp16=True"),
+            ("torch.bfloat16", '"int4"'),
+            ("Qwen/Qwen3-8B", "acme/Secret-9B"),
+        )
+    told = "\n".join(error.value.problems)
+    for expected in (
+        "line 13, per_device_train_batch_size: '$args.batch' names a variable that the file does not set or decide",
+        "line 14, gradient_accumulation_steps: 'four' must be a whole number",
+        "fp16: True stands beside bf16",
+        "torch_dtype: 'int4' must be one of auto, bfloat16",
+        "names no folder with a Hugging Face config.json",
+    ):
+        assert expected in told
+
+
+@pytest.mark.parametrize("text", ["a = TrainingArguments(bf16=\n", PLAIN + "\n(" * 300, "TrainingArguments(\x00bf16=1"])
+def test_what_is_no_python_is_refused_with_its_reason(text):
+    with pytest.raises(InputError):
+        read_text(text, "a.py")
+
+
+def test_python_is_checked_as_code_and_as_a_configuration():
+    report = lint_text("train.py", SFT.replace("gradient_accumulation_steps=4", 'gradient_accumulation_steps="4O"'))
+    assert [(one.rule, one.line) for one in report.problems if one.severity == "error"] == [("value-unreadable", 14)]
+    assert (report.checked["code"], report.checked["config"]) == (1, 1)
+    other = lint_text("other.py", 'parser.add_argument("--num-layers", type=int)\nparser.add_argument("--hidden-size")\n')
+    assert other.checked.get("config", 0) == 0, "options that a program declares are none of a launch"
+
+
+def test_a_script_of_another_kind_of_model_has_no_false_errors():
+    text = 'model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased")\n' + PLAIN
+    assert [one for one in lint_text("bert.py", text).problems if one.severity == "error"] == []
+
+
+def test_a_paste_is_a_whole_configuration():
+    (part,) = explain_fragment(SFT).parts
+    assert part.kind == "configuration"

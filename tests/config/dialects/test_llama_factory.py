@@ -1,0 +1,213 @@
+"""LLaMA-Factory's files: the model by name, what its DeepSpeed file shares, defaults of its own, what is named, bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfkit.config.dialects import edit_config, read_config, read_text, write_config
+from perfkit.config.lint import lint_text
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.explain.fragments.explained import explain_fragment
+from perfkit.predict.estimate import estimate
+from perfkit.predict.limits import assumed
+
+DATA = Path(__file__).parents[2] / "data" / "configs" / "llama_factory"
+FULL = (DATA / "llama3_full_sft_ds3.yaml").read_text(encoding="utf-8")
+DEEPSPEED = "deepspeed: examples/deepspeed/ds_z3_config.json"
+
+
+def of_full(*changes: tuple[str, str]):
+    text = FULL
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return read_text(text, "full.yaml")
+
+
+def test_a_file_of_the_project_with_its_deepspeed_file():
+    plan = read_config(DATA / "llama3_full_sft_ds3.yaml")
+    assert plan.model == catalog.model("llama3-8b")
+    assert (plan.workload.seq_length, plan.workload.micro_batch_size, plan.num_micro_batches, plan.num_devices) == (1024, 1, 2, 8)
+    assert (plan.parallel.optimizer_shard_size, plan.parallel.optimizer_shard_level) == (8, 3)
+    assert (plan.workload.dtype, plan.optimizer.master_weights, plan.optimizer.gradient_dtype) == ("bfloat16", True, "bfloat16")
+    assert plan.recompute.all_layers, "unless disable_gradient_checkpointing says otherwise"
+    assert plan.software.overlap_dp is False, "the file beside it switches overlap_comm off, which stage 3 has on"
+    assert [key for key, _ in plan.document.unread] == [
+        f"ds_z3_config.json: zero_optimization.{key}"
+        for key in ("sub_group_size", "stage3_max_live_parameters", "stage3_max_reuse_distance")
+    ]
+    assert plan.document.unknown == ()
+    assert estimate(replace(plan, hardware=catalog.hardware_named("H100-80GB-SXM"))).step_time_s > 0
+
+
+def test_a_deepspeed_file_that_is_not_there_is_named_and_read_off_its_name():
+    document = of_full((DEEPSPEED, "deepspeed: cache/ds_z2_offload_config.json")).document
+    assert any(line.startswith("optimizer_shard_level = 2: ds_z2_offload_config.json is not beside") for line in document.defaulted)
+    assert "deepspeed: ds_z2_offload_config.json" in dict(document.unread)
+
+
+def test_a_deepspeed_file_is_looked_for_from_the_folder_where_the_program_starts(tmp_path):
+    for name in ("examples/deepspeed", "examples/train_full"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "examples" / "deepspeed" / "ds_z3_config.json").write_text(json.dumps({"zero_optimization": {"stage": 1}}))
+    (tmp_path / "examples" / "train_full" / "full.yaml").write_text(FULL.replace("bf16: true", ""))
+    plan = read_config(tmp_path / "examples" / "train_full" / "full.yaml")
+    assert (plan.parallel.optimizer_shard_level, plan.workload.dtype) == (1, "float32")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (DEEPSPEED, "", (1, False, "float32", "float32", "float32")),
+        (DEEPSPEED, "pure_bf16: true", (1, False, "bfloat16", "bfloat16", "bfloat16")),
+        (DEEPSPEED, "fsdp: full_shard auto_wrap", (3, True, "bfloat16", "float32", "")),
+        (DEEPSPEED, "fsdp: [shard_grad_op, auto_wrap]", (2, True, "bfloat16", "float32", "")),
+        (DEEPSPEED, "deepspeed: {zero_optimization: {stage: 2}, bf16: {enabled: auto}}", (2, True, "bfloat16", "float32", "")),
+        (DEEPSPEED, "fsdp: full_shard\noptim: adamw_8bit", (3, True, "bfloat16", "float8", "")),
+    ],
+)
+def test_what_is_shared_decides_where_precise_weights_are(old, new, told):
+    plan = of_full((old, new))
+    kept = plan.optimizer
+    assert (
+        plan.parallel.optimizer_shard_level,
+        kept.master_weights,
+        kept.gradient_dtype,
+        kept.moment_dtype,
+        kept.parameter_dtype,
+    ) == told
+
+
+def test_copies_are_told_where_nothing_is_shared():
+    assert any(line.startswith("optimizer_shard_size = 1: neither") for line in of_full((DEEPSPEED, "")).document.defaulted)
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        ("disable_gradient_checkpointing: true", False),
+        ("disable_gradient_checkpointing: true\ngradient_checkpointing: true", True),
+        ("gradient_checkpointing: false", True),
+    ],
+)
+def test_layers_are_computed_again_unless_its_own_switch_says_otherwise(new, told):
+    plan = of_full((DEEPSPEED, new))
+    assert plan.recompute.all_layers is told
+    assert any("switches nothing off" in note for note in plan.document.notes) is (new == "gradient_checkpointing: false")
+
+
+def test_adapters_and_quantised_weights_are_named_and_nothing_is_unknown():
+    plan = read_config(DATA / "llama3_lora_sft_otfq.yaml")
+    assert {key for key, _ in plan.document.unread} == {"finetuning_type", "lora_target", "quantization_bit", "quantization_method"}
+    assert plan.document.unknown == ()
+    assert {key for key, _ in plan.document.unread} <= {one.field for one in assumed(plan)}
+    left_out = of_full(("finetuning_type: full\n", ""))
+    assert any(line.startswith("finetuning_type = lora") for line in left_out.document.defaulted)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "use_galore: true",
+        "use_badam: true",
+        "use_apollo: true",
+        "use_unsloth_gc: true",
+        "enable_liger_kernel: true",
+        "neat_packing: true",
+        "freeze_vision_tower: true",
+        "stage: dpo",
+        "use_kt: true",
+    ],
+)
+def test_what_no_plan_says_is_named(line):
+    assert line.partition(":")[0] in dict(of_full((DEEPSPEED, line), ("stage: sft\n", "")).document.unread)
+
+
+def test_samples_that_are_not_packed_are_said_to_be_shorter():
+    assert any("shorter ones need less" in line for line in of_full().document.defaulted)
+    assert not any("shorter" in line for line in of_full((DEEPSPEED, "packing: true")).document.defaulted)
+
+
+def test_options_of_a_launch_line_and_an_object_say_the_same():
+    values = dict(line.split(": ", 1) for line in FULL.splitlines() if ": " in line)
+    options = " ".join(f"--{key} {value}" for key, value in values.items())
+    script = read_text(f"torchrun --nproc_per_node 4 --nnodes 2 src/train.py {options}\n", "run.sh")
+    given = {key: value == "true" if value in ("true", "false") else value for key, value in values.items()}
+    given |= {key: int(given[key]) for key in ("cutoff_len", "per_device_train_batch_size", "gradient_accumulation_steps")}
+    parsed = read_text(json.dumps(given), "run.json")
+    yaml = of_full()
+    for plan in (script, parsed):
+        assert plan.document.dialect == "llama-factory"
+        assert (plan.model, plan.workload, plan.parallel, plan.recompute, plan.optimizer) == (
+            yaml.model,
+            yaml.workload,
+            yaml.parallel,
+            yaml.recompute,
+            yaml.optimizer,
+        )
+
+
+def test_a_script_that_starts_a_file_is_read_as_that_file(tmp_path):
+    (tmp_path / "full.yaml").write_text(FULL)
+    (tmp_path / "run.sh").write_text("FORCE_TORCHRUN=1 llamafactory-cli train full.yaml\n")
+    assert read_config(tmp_path / "run.sh").model == catalog.model("llama3-8b")
+
+
+def test_a_plan_is_written_and_read_and_a_value_is_changed_where_it_stands():
+    plan = of_full((DEEPSPEED, "deepspeed: {zero_optimization: {stage: 2}, bf16: {enabled: auto}}"))
+    written = write_config(replace(plan, document=None), dialect="llama-factory")
+    assert written.lost == ()
+    changed = write_config(replace(of_full(), recompute=RecomputePlan()))
+    assert changed.lost == ()
+    assert changed.diff().count("\n+") == 2  # its header, and the line
+    assert edit_config(plan.document, {"cutoff_len": 4096}).diff().count("\n+cutoff_len: 4096") == 1
+    fewer = replace(plan, parallel=replace(plan.parallel, data_parallel_size=4, optimizer_shard_size=4))
+    assert any(line.startswith("parallel.data_parallel_size") for line in write_config(fewer).lost), "devices are the launcher's"
+
+
+def test_everything_that_is_wrong_is_said_with_line_key_value_and_the_nearest():
+    with pytest.raises(InputError) as error:
+        of_full(
+            ("stage: sft", "stage: sfy"),
+            ("finetuning_type: full", "finetuning_type: ful\nflash_attn: fa9"),
+            (DEEPSPEED, "deepspeed: {zero_optimization: {stage: 7}, train_micro_batch_size_per_gpu: 4}\nfsdp: full_shart"),
+            ("cutoff_len: 1024", "cutoff_len: 1O24"),
+            ("bf16: true", "bf16: true\nfp16: true"),
+            ("meta-llama/Meta-Llama-3-8B-Instruct", "acme/Secret-9B"),
+        )
+    told = "\n".join(error.value.problems)
+    for expected in (
+        "line 5, stage: 'sfy' must be one of pt, sft, rm, ppo, dpo, kto; nearest is sft",
+        "line 7, finetuning_type: 'ful' must be one of full, lora, freeze, oft; nearest is full",
+        "line 8, flash_attn: 'fa9' must be one of",
+        "zero_optimization.stage: 7 must be 0, 1, 2 or 3",
+        'train_micro_batch_size_per_gpu: 4 is not per_device_train_batch_size = 1, which the library refuses; write "auto" or 1',
+        "line 10, fsdp: 'full_shart' stands beside deepspeed",
+        "cutoff_len: '1O24' must be a whole number",
+        "fp16: True stands beside bf16",
+        "line 2, model_name_or_path: names no folder with a Hugging Face config.json",
+    ):
+        assert expected in told
+
+
+def test_words_of_fsdp_have_a_nearest_one():
+    with pytest.raises(InputError, match=r"fsdp: 'full_shart' must be one of full_shard, .*; nearest is full_shard"):
+        of_full((DEEPSPEED, "fsdp: full_shart auto_wrap"))
+
+
+def test_a_misspelled_word_of_a_piece_is_an_error_with_its_line():
+    found = lint_text("piece.yaml", "finetuning_type: lora\nflash_attn: fa9\ncutoff_len: 2048\n").problems
+    assert [(one.line, one.severity, one.key) for one in found] == [(2, "error", "flash_attn")]
+
+
+def test_a_right_file_has_no_errors_and_a_paste_is_a_whole_configuration():
+    assert [one.rule for one in lint_text("a.yaml", FULL).problems if one.severity == "error"] == []
+    (part,) = explain_fragment(FULL).parts
+    assert part.kind == "configuration"
+    assert {one.name: one.value for one in part.figures}["devices"] == 8
