@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from perfkit.config.dialects import read_config
+from perfkit.config.dialects.read import load_document
+from perfkit.config.dialects.registry import recognised
 from perfkit.config.presets import CONFIG_SUFFIXES
 from perfkit.core import settings
 from perfkit.core.errors import InputError
@@ -31,6 +33,8 @@ Kind = Literal["project", "recording", "log", "configuration", "graph"]
 
 GRAPH_SUFFIX = ".ir"
 ARGUMENT_SUFFIXES = CONFIG_SUFFIXES | {".args", ".conf"}
+SOURCE_SUFFIX = ".py"
+"""Python that makes the arguments of a training, where it is named itself: a folder of scripts is none of configurations."""
 MOST_CONFIG_BYTES = 2**20
 MOST_CONFIGS = 40
 """How many files of a folder are tried as configurations: a folder of profiles holds many files of JSON."""
@@ -146,10 +150,20 @@ def _kind_of_file(listing: Listing) -> Kind:
     if suffix == GRAPH_SUFFIX:
         read_graph(file.path)
         return "graph"
-    if suffix in ARGUMENT_SUFFIXES and file.size_bytes <= MOST_CONFIG_BYTES and not _formats(listing):
+    named = suffix in ARGUMENT_SUFFIXES or (suffix == SOURCE_SUFFIX and _has_arguments(file))
+    if named and file.size_bytes <= MOST_CONFIG_BYTES and not _formats(listing):
         read_config(file.path)
         return "configuration"
     return "recording" if find(listing)[0][0].detail >= _RECORDED else "log"
+
+
+def _has_arguments(file: File) -> bool:
+    if not 0 < file.size_bytes <= MOST_CONFIG_BYTES:
+        return False
+    try:
+        return bool(recognised(load_document(file.path)))
+    except InputError:
+        return False
 
 
 def _recordings(listing: Listing) -> list[Given]:

@@ -58,6 +58,17 @@ def test_two_kinds_in_a_folder_are_both_opened(tmp_path: Path):
     assert first_page(recognise(folder))[0] == "00"
 
 
+def test_python_that_makes_the_arguments_of_a_training_is_a_configuration_where_it_is_named(tmp_path: Path):
+    train = tmp_path / "train.py"
+    train.write_text(
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-4B")\nargs = SFTConfig(max_length=2048, bf16=True)\n'
+    )
+    assert [one.kind for one in recognise(train)] == ["configuration"]
+    train.write_text("print(1)\n")
+    with pytest.raises(InputError):
+        recognise(train)
+
+
 def test_recordings_of_several_formats_are_compared():
     number, values = first_page(recognise(data_folder() / "traces"))
     assert number == "21"

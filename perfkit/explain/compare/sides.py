@@ -17,7 +17,7 @@ from perfkit.record.load import load
 Side = Run | Plan | GraphReport | LossSeries
 Kind = Literal["runs", "plans", "run_plan", "graphs", "losses"]
 
-CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".toml", ".sh", ".args", ".conf"})
+CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".toml", ".sh", ".args", ".conf", ".py"})
 STANDARD_INPUT = "-"
 
 
