@@ -12,10 +12,10 @@ import yaml
 from perfkit.config.dialects._script_beside import script_beside
 
 STARTED = re.compile(
-    r"^[^#\n]*\b(?:msrun|torchrun|mpirun|deepspeed|accelerate|llamafactory-cli|python3?|bash)\b(?!:)[^\n]*?\s(\S+\.(?:ya?ml|toml|json))\b",
+    r"^[^#\n]*\b(?:msrun|torchrun|mpirun|deepspeed|accelerate|llamafactory-cli|python3?|bash)\b(?!:)[^\n]*?\s(?<!--config_file\s)(?!--)(\S+\.(?:ya?ml|toml|json))\b",
     re.MULTILINE,
 )
-"""A line that starts a program with a file of settings; only asked where the text itself is none."""
+"""A line that starts a program with a file of settings, which that of `accelerate` is not; only asked where the text is none."""
 OPTION = re.compile(r"--([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:[= ]+([^\s=\\]+(?!\S*=))(?=\s|$))?")
 """Options on such a line that state a key of the file anew; one without a value switches on."""
 

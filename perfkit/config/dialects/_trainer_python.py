@@ -17,7 +17,8 @@ from perfkit.config.dialects.dialect import Changes, Parsed
 from perfkit.core.errors import InputError
 
 CALLS = re.compile(
-    r"^(?!\s*(?:class|def|from|import|#)\b).*?(?<!\w)(?:\w+\.)*(?:(?:Seq2Seq)?TrainingArguments|(?:SFT|DPO|KTO|ORPO|CPO|Reward|GRPO|PPO|RLOO)Config)\(",
+    r"^(?!\s*(?:class|def|from|import|#)\b)[^\n]*?\b"
+    r"(?:(?:Seq2Seq)?TrainingArguments|(?:SFT|DPO|KTO|ORPO|CPO|Reward|GRPO|PPO|RLOO)Config)\(",
     re.MULTILINE,
 )
 """A line on which arguments of a Trainer are made."""
@@ -75,7 +76,7 @@ class _Source:
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            return f"${ast.unparse(node)}"
+            return f"${_shown(node)}"
 
 
 def parse(text: str, name: str) -> Parsed:
@@ -153,6 +154,7 @@ def _read(source: _Source, node: ast.Call) -> None:
         _take_as(source, node, called)
     elif called == "get_peft_model" and any(word.arg == "r" for word in node.keywords):
         _take_as(source, node, BESIDE[0])
+        _take(source, node, ("use_gradient_checkpointing",))
     elif called.endswith("Trainer"):
         for word in node.keywords:
             if word.arg == "model" and isinstance(source.value(word.value), str) and "$" not in source.value(word.value):
@@ -171,6 +173,14 @@ def _take_as(source: _Source, node: ast.Call, section: str) -> None:
         source.values[section] = {word.arg: source.value(word.value) for word in node.keywords if word.arg}
         source.lines[section] = node.lineno
         source.lines |= {f"{section}.{word.arg}": word.value.lineno for word in node.keywords if word.arg}
+
+
+def _shown(node: ast.expr) -> str:
+    """What is computed, as the source has it, as far as it can be said."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return "..."
 
 
 def _last(node: ast.expr) -> str:

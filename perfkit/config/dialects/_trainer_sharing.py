@@ -64,8 +64,7 @@ def sharing_of(options: Section) -> Sharing:
 def _of_deepspeed(options: Section, value: object) -> Sharing:
     reading = options.reading
     if isinstance(value, Mapping):
-        place = options.section("deepspeed").name
-        own = Reading(reading.document, lines=_inside(reading.lines, place))
+        own = Reading(reading.document, lines=_inside(reading.lines, options.path("deepspeed")))
         return _shared_by(options, own, value, "deepspeed")
     named = str(value)
     file = file_beside(reading.document.path, named)

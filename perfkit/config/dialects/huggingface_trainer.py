@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from perfkit.config.dialects import _trainer_text as forms
+from perfkit.config.dialects._accelerate_launch import launched
 from perfkit.config.dialects._section import Reading, Section, shown
 from perfkit.config.dialects._trainer_plan import DTYPES, USUAL_DEVICES, Job, length_of, plan_of
 from perfkit.config.dialects._trainer_plan import settings as common
@@ -23,7 +24,8 @@ OTHERS = re.compile(
 )
 """Names of LLaMA-Factory and of Megatron, whose files have some of a Trainer's beside them."""
 LENGTHS = ("max_length", "max_seq_length", "max_seq_len", "block_size", "model_max_length", "seq_length")
-SFT = "SFTConfig"
+OF_TRL = "Config"
+"""How the names of TRL's arguments end, which compute layers again, in bf16, unless they say otherwise."""
 SWIFT = re.compile(r"\bswift\s+(?:sft|pt)\b")
 """ms-swift, whose defaults are its own: layers are computed again, adapters are trained, weights are loaded as they are stored."""
 USUAL_LENGTH = 1024
@@ -44,14 +46,17 @@ def parse(text: str, name: str) -> Parsed:
 
 def read(document: Document) -> Plan:
     """The plan of the arguments and of the model that they name. Raises InputError with every problem, with line, key and value."""
-    reading, options = Reading.of(document, forms.parse(document.text, document.name, document))
+    reading, whole = Reading.of(document, forms.parse(document.text, document.name, document))
+    options = launched(whole)
     options.asked("call")
-    sft, swift = options.values.get("call") == SFT, SWIFT.search(document.text) is not None
-    repeats = options.flag("gradient_checkpointing", default=sft or swift)
-    if repeats and not options.has("gradient_checkpointing"):
+    tuned, swift = str(options.values.get("call")).endswith(OF_TRL), SWIFT.search(document.text) is not None
+    repeats = options.flag("gradient_checkpointing", default=tuned or swift)
+    if options.values.get("use_gradient_checkpointing") in (True, "unsloth"):
+        repeats = True
+    elif repeats and not options.has("gradient_checkpointing"):
         reading.default("recompute", "all layers: gradient_checkpointing is on here unless it is switched off")
-    if sft and not options.has("bf16", "fp16"):
-        reading.default("dtype", "bfloat16: bf16 is on unless SFTConfig says otherwise")
+    if tuned and not options.has("bf16", "fp16"):
+        reading.default("dtype", "bfloat16: bf16 is on here unless it is switched off")
     if swift and not options.has("train_type", "tuner_type"):
         reading.default(
             "train_type", "lora: the program's own; adapters alone are trained, and all weights are counted as if they were"
@@ -62,7 +67,7 @@ def read(document: Document) -> Plan:
         length=length_of(options, LENGTHS, USUAL_LENGTH, packed=packed),
         repeats=repeats,
         stored=_stored(options, "bfloat16" if swift else "float32"),
-        dtype="bfloat16" if sft or swift else "float32",
+        dtype="bfloat16" if tuned or swift else "float32",
         devices=USUAL_DEVICES if options.has("deepspeed", "fsdp") else 1,
         batch=1 if swift else 8,
     )
@@ -72,7 +77,7 @@ def read(document: Document) -> Plan:
 def _stored(options: Section, usual: str) -> str:
     """The precision in which the script loads the weights, which each copy keeps."""
     keys = ("torch_dtype", "dtype")
-    word = next((str(options.values[key]) for key in keys if key in options.values), "")
+    word = next((str(options.values[key]) for key in keys if options.values.get(key) is not None), "")
     options.asked(*keys)
     kind = word.rpartition(".")[2]
     if word == "auto":
@@ -104,7 +109,7 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     if forms.form_of(document.text) == "python":
         values = forms.parse(document.text, document.name).values
         own = [path[0] for path in changes if path[0] in (*LENGTHS, "attn_implementation") and path[0] not in values]
-        if own and not str(values.get("call")).endswith("Config"):
+        if own and not str(values.get("call")).endswith(OF_TRL):
             called = values.get("call")
             raise InputError(
                 document.name, [f"{name}: {called} has no such argument; change it where samples or model are made" for name in own]

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from perfkit.config.dialects import _trainer_text as forms
+from perfkit.config.dialects._accelerate_launch import launched
 from perfkit.config.dialects._section import Reading, Section, shown
 from perfkit.config.dialects._trainer_plan import Job, length_of, plan_of
 from perfkit.config.dialects._trainer_plan import settings as common
@@ -45,7 +46,8 @@ def parse(text: str, name: str) -> Parsed:
 
 def read(document: Document) -> Plan:
     """The plan of the file and of the model that it names. Raises InputError with every problem, each with line, key and value."""
-    reading, options = Reading.of(document, forms.parse(document.text, document.name, document))
+    reading, whole = Reading.of(document, forms.parse(document.text, document.name, document))
+    options = launched(whole)
     method, stage = _chosen(options, "finetuning_type", METHODS), _chosen(options, "stage", STAGES) or "sft"
     if not method:
         reading.default("finetuning_type", TUNED)

@@ -119,6 +119,24 @@ def test_optimizers_keep_as_much_as_their_name_says(word, state_bytes):
     assert plan.optimizer.state_bytes_per_parameter == state_bytes
 
 
+UNSLOTH = """max_seq_length = 2048
+model, tokenizer = FastLanguageModel.from_pretrained(
+    model_name = "unsloth/Meta-Llama-3.1-8B", max_seq_length = max_seq_length, dtype = None, load_in_4bit = True)
+model = FastLanguageModel.get_peft_model(model, r = 16, use_gradient_checkpointing = "unsloth", random_state = 3407)
+trainer = SFTTrainer(model = model, max_seq_length = max_seq_length, packing = False, args = TrainingArguments(
+    per_device_train_batch_size = 2, gradient_accumulation_steps = 4, optim = "adamw_8bit",
+    fp16 = not is_bfloat16_supported(), bf16 = is_bfloat16_supported()))
+"""
+
+
+def test_a_notebook_of_unsloth_is_read_and_what_it_trains_is_named():
+    plan = read_text(UNSLOTH, "cell.py")
+    assert (plan.model, plan.workload.seq_length, plan.recompute.all_layers) == (catalog.model("llama3-8b"), 2048, True)
+    assert (plan.workload.dtype, plan.optimizer.moment_dtype) == ("bfloat16", "float8")
+    assert {key for key, _ in plan.document.unread} == {"load_in_4bit", "LoraConfig.r", "use_gradient_checkpointing"}
+    assert plan.document.unknown == ()
+
+
 def test_an_optimizer_that_is_not_known_is_told():
     plan = of_sft(("    packing=True,", "    optim='galore_adamw',"))
     assert any(line.startswith("optim = AdamW: the states of galore_adamw") for line in plan.document.defaulted)
@@ -217,10 +235,21 @@ def test_everything_that_is_wrong_is_said_with_its_line():
         assert expected in told
 
 
-@pytest.mark.parametrize("text", ["a = TrainingArguments(bf16=\n", PLAIN + "\n(" * 300, "TrainingArguments(\x00bf16=1"])
+@pytest.mark.parametrize(
+    "text",
+    ["a = TrainingArguments(bf16=\n", PLAIN + "\n(" * 300, "TrainingArguments(\x00bf16=1", PLAIN + "b = " + "1+" * 4000 + "1"],
+)
 def test_what_is_no_python_is_refused_with_its_reason(text):
     with pytest.raises(InputError):
         read_text(text, "a.py")
+
+
+def test_a_long_sum_or_line_is_no_harm():
+    long = 'x = "' + "a." * 200_000 + '"\n'
+    with pytest.raises(InputError, match="names no folder"):
+        read_text(f"{long}args = TrainingArguments(bf16=True, per_device_train_batch_size=2)\n", "a.py")
+    with pytest.raises(InputError):
+        read_text(PLAIN.replace("=4", "=" + "-" * 900 + "x"), "a.py")
 
 
 def test_python_is_checked_as_code_and_as_a_configuration():
@@ -239,3 +268,54 @@ def test_a_script_of_another_kind_of_model_has_no_false_errors():
 def test_a_paste_is_a_whole_configuration():
     (part,) = explain_fragment(SFT).parts
     assert part.kind == "configuration"
+
+
+ACCELERATE = """compute_environment: LOCAL_MACHINE
+distributed_type: {kind}
+mixed_precision: bf16
+num_machines: 1
+num_processes: 16
+{section}
+"""
+LAUNCHED = "accelerate launch --config_file {file} run.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "told"),
+    [
+        ("DEEPSPEED", "deepspeed_config: {zero_stage: 3, offload_optimizer_device: none}", ("deepspeed", 3, 16, False)),
+        ("DEEPSPEED", "deepspeed_config: {zero_stage: 2, offload_optimizer_device: cpu}", ("deepspeed", 2, 16, False)),
+        (
+            "FSDP",
+            "fsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP, fsdp_activation_checkpointing: true}",
+            ("fsdp", 2, 16, True),
+        ),
+        ("FSDP", "fsdp_config: {fsdp_sharding_strategy: 1, fsdp_offload_params: true}", ("fsdp", 3, 16, False)),
+        ("MULTI_GPU", "", ("fsdp", 1, 16, False)),
+    ],
+)
+def test_the_file_of_accelerate_beside_it_says_processes_sharing_and_precision(tmp_path, kind, section, told):
+    (tmp_path / "acc.yaml").write_text(ACCELERATE.format(kind=kind, section=section))
+    (tmp_path / "run.sh").write_text(LAUNCHED.format(file="acc.yaml"))
+    plan = read_config(tmp_path / "run.sh")
+    found = (plan.software.framework, plan.parallel.optimizer_shard_level, plan.num_devices, plan.recompute.all_layers)
+    assert (found, plan.workload.dtype) == (told, "bfloat16")
+    assert any("acc.yaml says how many processes" in note for note in plan.document.notes)
+    named = " ".join(key for key, _ in plan.document.unread)
+    assert ("offload" in named) is ("cpu" in section or "offload_params" in section)
+    assert plan.document.unknown == ()
+
+
+def test_options_of_accelerate_say_it_too():
+    line = LAUNCHED.format(file="elsewhere.yaml").replace(
+        "--config_file", "--use_deepspeed --zero_stage 3 --mixed_precision fp16 --config_file"
+    )
+    plan = read_text(line, "run.sh")
+    assert (plan.parallel.optimizer_shard_level, plan.workload.dtype) == (3, "float16")
+    assert "config_file" in dict(plan.document.unread), "a file that is not there is named"
+
+
+def test_a_script_that_starts_a_file_by_accelerate_is_read_as_that_file(tmp_path):
+    (tmp_path / "sft.yaml").write_text("model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\nbf16: true\n")
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file acc.yaml src/train.py sft.yaml\n")
+    assert read_config(tmp_path / "run.sh").workload.micro_batch_size == 2

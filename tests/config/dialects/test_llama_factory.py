@@ -82,6 +82,7 @@ def test_what_is_shared_decides_where_precise_weights_are(old, new, told):
         kept.moment_dtype,
         kept.parameter_dtype,
     ) == told
+    assert plan.document.unknown == ()
 
 
 def test_copies_are_told_where_nothing_is_shared():
