@@ -109,11 +109,13 @@ def _shared_by(options: Section, own: Reading, values: Mapping[str, Any], name: 
 
 def _by_name(reading: Reading, named: str) -> Sharing:
     """What a file that is not here shares, as far as its name says it."""
-    found = STAGE_IN_NAME.search(Path(named).name)
-    level = int(found[1]) if found else 3
-    told = "its name says it" if found else "most share all"
     name = Path(named).name
-    reading.default("optimizer_shard_level", f"{level}: {name} is not beside this file, {told}; put it there")
+    found = STAGE_IN_NAME.search(name)
+    level = int(found[1]) if found else 3
+    told = f"{name} is not beside this file, {'its name says it' if found else 'most share all'}; put it there"
+    if "." not in name:  # ms-swift's zero2, zero3_offload
+        told = f"the program's own settings of the name {name}"
+    reading.default("optimizer_shard_level", f"{level}: {told}")
     unread = ((f"deepspeed: {name}", "time and memory: groups, precisions and what waits on the host, which that file says"),)
     return Sharing(framework="deepspeed", level=level, engine=_plain_engine(level), unread=unread)
 

@@ -25,6 +25,7 @@ from perfkit.explain.fragments.applied import apply
 from perfkit.explain.fragments.effects import effects
 from perfkit.explain.fragments.kind import Part, Piece
 
+MOST_PROBLEMS = 5
 SIZED = ("data", "tensor", "pipeline", "context", "expert", "batch", "micro_batches")
 COUNTS = ("recompute", "select_recompute", "select_comm_recompute")
 SIZES = {
@@ -41,6 +42,18 @@ def _of_others(text: str) -> str:
     return say("keys of {dialect}, which is explained as a whole file", dialect=known.title)
 
 
+def _why_no_plan(text: str, line: int) -> list[str]:
+    """What a dialect misses that is read as a whole file: the first problems of its reader, with the lines of the paste."""
+    document = Document(name="fragment", text="\n" * (line - 1) + text)
+    if len(found := recognised(document)) != 1:
+        return []
+    try:
+        found[0].read(document)
+    except InputError as error:
+        return list(error.problems[:MOST_PROBLEMS])
+    return []
+
+
 def explain_keys(piece: Piece, kind: str) -> Part:
     """The part of keys and values: each with its meaning, checked as far as it states something, and put into the plan."""
     moved = without_hanging(piece.text)
@@ -49,7 +62,7 @@ def explain_keys(piece: Piece, kind: str) -> Part:
     dialect = getattr(piece.plan.document, "dialect", "") if piece.plan is not None else ""
     found = placed(repaired.text, dialect)
     if found is None:
-        return Part(kind=kind, title=_of_others(repaired.text), says=tuple(repaired.notes))
+        return Part(kind=kind, title=_of_others(repaired.text), says=(*repaired.notes, *_why_no_plan(repaired.text, piece.line)))
     title = dialect_named(found.dialect).title
     problems = [_shifted(one, piece) for one in lint_text("fragment.yaml", piece.text).problems]
     values, corrected = _values(found), _corrected(found, bool(repaired.notes))

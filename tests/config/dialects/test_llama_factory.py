@@ -46,6 +46,17 @@ def test_a_file_of_the_project_with_its_deepspeed_file():
     assert estimate(replace(plan, hardware=catalog.hardware_named("H100-80GB-SXM"))).step_time_s > 0
 
 
+@pytest.mark.parametrize(("name", "model"), [("Qwen/Qwen2.5-7B-Instruct", "qwen2-7b"), ("Qwen/Qwen2.5-72B", "qwen2-72b")])
+def test_a_release_with_the_shapes_of_another_is_that_model(name, model):
+    assert of_full(("meta-llama/Meta-Llama-3-8B-Instruct", name)).model == catalog.model(model)
+
+
+def test_pictures_and_other_sizes_are_no_model_of_that_name():
+    for name in ("Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen2.5-32B"):
+        with pytest.raises(InputError, match="names no folder"):
+            of_full(("meta-llama/Meta-Llama-3-8B-Instruct", name))
+
+
 def test_a_deepspeed_file_that_is_not_there_is_named_and_read_off_its_name():
     document = of_full((DEEPSPEED, "deepspeed: cache/ds_z2_offload_config.json")).document
     assert any(line.startswith("optimizer_shard_level = 2: ds_z2_offload_config.json is not beside") for line in document.defaulted)

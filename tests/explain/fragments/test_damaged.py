@@ -124,15 +124,15 @@ def test_letters_in_a_number_of_an_option_are_an_error_with_line_field_and_value
     assert "--num-attention-heads: 32" in says(text)
 
 
-FOREIGN = """### model
-model_name_or_path: some/model
-finetuning_type: full
-deepspeed: examples/deepspeed/z3.json
-cutoff_len: 4096
-per_device_train_batch_size: 2
+FOREIGN = """### of axolotl
+base_model: some/model
+adapter: qlora
+sequence_len: 4096
+sample_packing: true
+val_set_size: 0.05
 gradient_accumulation_steps: 8
-bf16: true
-enable_liger_kernel: true
+bf16: auto
+flash_attention: true
 """
 
 
@@ -141,6 +141,14 @@ def test_settings_of_another_program_are_not_judged_by_one_key_that_they_share()
     assert {part.kind for part in explain_fragment(FOREIGN).parts} == {"keys"}
     with pytest.raises(InputError, match="in no configuration dialect"):
         read_text(FOREIGN, "sft.yaml")
+
+
+def test_a_whole_file_of_a_program_says_why_no_plan_is_made_of_it():
+    text = "model_name_or_path: some/model\nfinetuning_type: full\ncutoff_len: 4096\nper_device_train_batch_size: 2\n"
+    assert lint_text("sft.yaml", text).problems == ()
+    (part,) = explain_fragment(text).parts
+    assert (part.kind, part.title) == ("keys", "keys of LLaMA-Factory YAML, which is explained as a whole file")
+    assert any("line 1, model_name_or_path: names no folder with a Hugging Face config.json" in line for line in part.says)
 
 
 def says(text):
