@@ -15,6 +15,7 @@ from typing import Any
 
 from perfkit.config.dialects.dialect import Changes, Parsed
 from perfkit.core.errors import InputError
+from perfkit.core.texts import say
 
 CALLS = re.compile(
     r"^(?!\s*(?:class|def|from|import|#)\b)[^\n]*?\b"
@@ -23,7 +24,6 @@ CALLS = re.compile(
 )
 """A line on which arguments of a Trainer are made."""
 ARGUMENTS = re.compile(r"(?:Seq2Seq)?TrainingArguments|(SFT|DPO|KTO|ORPO|CPO|Reward|GRPO|PPO|RLOO)Config")
-LOADED = ("from_pretrained",)
 MODELS = re.compile(r"Auto(?:Liger)?Model\w*|FastLanguageModel|FastModel|\w+For(?:CausalLM|ConditionalGeneration)|\w+LMHeadModel")
 OF_A_MODEL = (
     "torch_dtype",
@@ -36,7 +36,7 @@ OF_A_MODEL = (
 )
 BESIDE = ("LoraConfig", "BitsAndBytesConfig")
 """Calls whose keywords decide what is trained, and in how many bits it is stored."""
-OF_A_TRAINER = ("max_seq_length", "packing", "model")
+OF_A_TRAINER = ("max_seq_length", "packing")
 TRUE = ("is_available", "is_bf16_supported", "is_bfloat16_supported", "is_torch_bf16_gpu_available")
 """What asks whether there is a device, or whether it has bf16."""
 STAGE, MODEL, CALL = "stage", "model_name_or_path", "call"
@@ -131,9 +131,9 @@ def _read(source: _Source, node: ast.Call) -> None:
     called = _last(node.func)
     if arguments := ARGUMENTS.fullmatch(called):
         if source.call is not None:
-            source.repeated.append(
-                f"line {node.lineno}: {called} is made again; the first one counts, of line {source.call.lineno}"
-            )
+            line, first = str(node.lineno), str(source.call.lineno)
+            form = "line {line}: {name} is made again; the first one counts, of line {first}"
+            source.repeated.append(say(form, line=line, name=called, first=first))
             return
         source.call = node
         source.values[CALL] = called
@@ -142,7 +142,9 @@ def _read(source: _Source, node: ast.Call) -> None:
         for word in node.keywords:
             if word.arg:
                 source.take(word.arg, word.value)
-    elif called in LOADED and MODELS.fullmatch(_last(node.func.value) if isinstance(node.func, ast.Attribute) else ""):
+            else:
+                _take_all(source, word.value)
+    elif called == "from_pretrained" and MODELS.fullmatch(_last(node.func.value) if isinstance(node.func, ast.Attribute) else ""):
         named = [
             *node.args[:1],
             *(word.value for word in node.keywords if word.arg in ("pretrained_model_name_or_path", "model_name")),
@@ -159,13 +161,25 @@ def _read(source: _Source, node: ast.Call) -> None:
         for word in node.keywords:
             if word.arg == "model" and isinstance(source.value(word.value), str) and "$" not in source.value(word.value):
                 source.take(MODEL, word.value)
-        _take(source, node, OF_A_TRAINER[:-1])
+        _take(source, node, OF_A_TRAINER)
 
 
 def _take(source: _Source, node: ast.Call, names: tuple[str, ...]) -> None:
     for word in node.keywords:
         if word.arg in names:
             source.take(word.arg, word.value)
+
+
+def _take_all(source: _Source, node: ast.expr) -> None:
+    """The arguments of a dict that a call unpacks; what is no literal is told."""
+    held = source.names.get(node.id) if isinstance(node, ast.Name) else node
+    if not isinstance(held, ast.Dict):
+        form = "line {line}: what **{name} holds is not read; it may decide time or memory"
+        source.repeated.append(say(form, line=str(node.lineno), name=_shown(node)))
+        return
+    for key, value in zip(held.keys, held.values, strict=True):
+        if isinstance(key, ast.Constant):
+            source.take(str(key.value), value)
 
 
 def _take_as(source: _Source, node: ast.Call, section: str) -> None:

@@ -64,6 +64,17 @@ def test_calls_say_what_the_plan_is_and_nothing_runs():
     assert (plan.document.unread, plan.document.unknown) == ((), ())
 
 
+def test_a_dict_that_is_unpacked_is_read_and_one_that_is_computed_is_told():
+    plan = of_sft(
+        (
+            "training_args = SFTConfig(\n",
+            'common = {"optim": "sgd", "bf16": True}\ntraining_args = SFTConfig(\n    **common,\n    **load(),\n',
+        )
+    )
+    assert plan.optimizer.state_bytes_per_parameter == 0
+    assert any("line 14: what **load() holds is not read" in note for note in plan.document.notes)
+
+
 def test_training_arguments_have_other_defaults():
     plan = read_text('model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")\n' + PLAIN.replace(", bf16=True", ""), "a.py")
     assert (plan.workload.dtype, plan.recompute.all_layers, plan.optimizer.parameter_dtype) == ("float32", False, "float32")
