@@ -76,18 +76,29 @@ def late_rank(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> tuple[int, s
         return None
     told = waiting(rows)
     told = told[told["wait_ns"].notna()].assign(caused_ns=told["caused_ns"].fillna(0))
+    named = _named_by_tasks(rows, wait)
     if len(told) < 2:
-        return None
+        return named
     first, second = told.iloc[0], told.iloc[1]
     if first["caused_ns"] > CLEARLY * second["caused_ns"]:
         last, operations = str(int(first["times_last"])), str(int(first["operations"]))
         return int(first["rank"]), say("it comes last in {last} of {operations} operations", last=last, operations=operations)
+    if named is not None:
+        return named
     by_wait = told.sort_values("wait_ns", kind="stable")
     least, next_least = by_wait.iloc[0], by_wait.iloc[1]
     if not (rows["basis"] == "recorded").all() or next_least["wait_ns"] <= CLEARLY * least["wait_ns"]:
         return None
     each_ns = least["wait_ns"] / num_steps(members)
     return int(least["rank"]), say("of the ranks recorded it waits least ({wait_ns} a step)", wait_ns=each_ns)
+
+
+def _named_by_tasks(rows: pd.DataFrame, wait_ns: float) -> tuple[int, str] | None:
+    """The rank for which most of the waiting was, recorded or not, as the tasks of the operations say."""
+    waits = rows.groupby("waits_for")["wait_ns"].sum()
+    if waits.empty or waits.max() < wait_ns / CLEARLY:
+        return None
+    return int(str(waits.idxmax())), say("the tasks of the operations wait for it")
 
 
 def num_steps(members: pd.DataFrame) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perfkit.explain import communication
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.ledger import causes, ledger
 from perfkit.record.events.graph import causal_graph
@@ -97,6 +98,7 @@ def test_the_ledger_and_the_findings_say_so_too():
     late = next(finding for finding in diagnose(run).findings if finding.rule == "late-rank")
     assert late.subject["ranks"] == (6,)
     assert "record the named rank too" in late.actions[0]
+    assert "rank 6 is the late one" in communication.waiting_told(communication.members_of(run))[0]
 
 
 def test_a_timeline_has_the_waits_of_the_rank_alone_but_not_who_its_peers_are():
