@@ -4,8 +4,9 @@ An idle time before a kernel that was launched in time is the device's own. Else
 launches returns, and from there for the launch itself. What the host did until then is looked for on the threads that launch; in
 this order: it fetched input, it collected garbage, it took or gave back memory, it waited for the device, it stood still, it had
 waited for the device when the idle time began, it ran operators. It stands still where for long no event begins or ends on those
-threads, not even inside an operator, and far longer than it habitually does: a host that is slow throughout, or throughout a step,
-makes no pauses. How long that is goes by the step: what a step of 20 ms stops for is nothing to one of 20 s.
+threads, not even inside an operator, and no other thread launches for them, and far longer than it habitually does: a host that is
+slow throughout, or throughout a step, makes no pauses. How long that is goes by the step: what a step of 20 ms stops for is nothing
+to one of 20 s.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ STARTED_NS = 20_000
 LAUNCHES_LEAST, EXECUTIONS_LEAST = 0.8, 20
 """Of a recording that holds all events the launches of 94 % and more of what runs in steps are known; of so few nothing follows."""
 _COLUMNS = ("name", "kind", "thread", "start_ns", "duration_ns")
+_PASSES_ON = re.compile(r"^Dequeue@")
+"""Calls in which a second thread launches what others have put into its queue: it compiles operators there, for a millisecond each,
+and the others wait for it when they need the queue empty. The host is slow then, and does not stand still."""
 _MARK = re.compile(r"^ProfilerStep|^## |^\[|^nn\.Module|^PyTorch Profiler|^<built-in|enqueue", re.IGNORECASE)
 
 
@@ -123,13 +127,15 @@ def _events(
         which: npt.NDArray[np.bool_] = where & (codes >= 0) & found[codes] if len(found) else np.zeros(len(codes), dtype=bool)
         return which
 
+    everywhere = np.ones(len(codes), dtype=bool)
     feed, allocating, blocking = (named(pattern) for pattern in (causes.LOADERS, causes.ALLOCATORS, causes.BLOCKERS))
-    collecting = named(causes.COLLECTORS, np.ones(len(codes), dtype=bool))  # it stops every thread of the interpreter
+    collecting = named(causes.COLLECTORS, everywhere)  # it stops every thread of the interpreter
     blocking |= named(causes.COPIES) & (ends - starts >= COPY_NS)
     working = own & ~named(_MARK) & (host["kind"] != "python").to_numpy(dtype=bool)
-    named_so = feed | collecting | allocating | blocking
+    passing = named(_PASSES_ON, everywhere)
+    named_so = feed | collecting | allocating | blocking | _as_usual(passing, codes, ends - starts)
     told = union(starts[named_so], ends[named_so])
-    silent = without(_silent(np.concatenate([calls, starts[own], ends[own]])), told)
+    silent = without(_silent(np.concatenate([calls, starts[own | passing], ends[own | passing]])), told)
     order = np.flatnonzero(blocking)
     order = order[np.argsort(ends[order], kind="stable")]
     return (
@@ -139,6 +145,15 @@ def _events(
         ends[order],
         names.iloc[order].astype("object").to_numpy(),
     )
+
+
+def _as_usual(which: npt.NDArray[np.bool_], names: npt.NDArray[np.integer], lengths: Ints) -> npt.NDArray[np.bool_]:
+    """Those of the chosen calls that are not far longer than others of their name; the host has stopped in the rest."""
+    # The lower one of two is the usual one: a stop makes only one of them long.
+    usual = pd.Series(lengths[which]).groupby(names[which]).transform("quantile", 0.5, interpolation="lower")
+    found = which.copy()
+    found[which] = lengths[which] <= FAR_LONGER * usual.to_numpy()
+    return found
 
 
 def _silent(moments: Ints) -> Intervals:

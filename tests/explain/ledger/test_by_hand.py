@@ -13,11 +13,16 @@ from tests.explain.diagnose.made import US, run_of
 
 
 def idle_by_cause(
-    begins: int, launches: list[tuple[int, int]], host: dict[str, tuple[int, int]], quiet: tuple[int, int] = (-1, -1)
+    begins: int,
+    launches: list[tuple[int, int]],
+    host: dict[str, tuple[int, int]],
+    quiet: tuple[int, int] = (-1, -1),
+    passed_on: tuple[tuple[int, int], ...] = (),
 ) -> dict[str, float]:
     """The us by cause of an idle time from 100 us to `begins`, when kernels begin whose launches are calls from when to when.
 
-    `host` is what the thread that launches calls, by name, from when to when; in `quiet` it makes no other events.
+    `host` is what the thread that launches calls, by name, from when to when; in `quiet` it makes no other events. `passed_on` are
+    calls from when to when in which a second thread launches for it.
     """
     sink = Sink()
     sink.add("steps", rank=0, step=1, start_ns=0, duration_ns=(begins + 100) * US)
@@ -37,6 +42,10 @@ def idle_by_cause(
             sink.add("host", rank=0, thread="1", name="line", kind="python", start_ns=begin * US, duration_ns=US)
     for name, (begin, end) in host.items():
         sink.add("host", rank=0, thread="1", name=name, kind="call", start_ns=begin * US, duration_ns=(end - begin) * US)
+    for begin, end in passed_on:
+        sink.add(
+            "host", rank=0, thread="2", name="Dequeue@MatMul", kind="call", start_ns=begin * US, duration_ns=(end - begin) * US
+        )
     entries = ledger(run_of(sink)).entries
     return (entries[entries["part"] == "free"].groupby("cause")["ns"].sum() / US).to_dict()
 
@@ -74,6 +83,16 @@ def test_a_host_stands_still_where_nothing_happens_for_the_slice_of_another_proc
     calls = {"aten::mm": (150, 160), "aten::add": (160 + silent_us, 165 + silent_us)}
     found = idle_by_cause(4000, [(3900, 3950)], calls, quiet=(160, 160 + silent_us))
     assert (found.get(causes.PAUSE, 0), found[causes.LAUNCHING], found[causes.LATENCY]) == (pause_us, 3850 - pause_us, 50)
+
+
+@pytest.mark.parametrize(("second", "pause_us"), [((1060, 1990), 0), ((1060, 5990), 4930)], ids=["like the first", "stopped"])
+def test_a_host_whose_launches_are_passed_on_stands_still_only_in_calls_that_last_far_longer(
+    second: tuple[int, int], pause_us: int
+):
+    """The thread that launches waits from 160 us on; the other one works for 800 us, and then for 930 or 4930."""
+    calls = {"aten::mm": (150, 160), "aten::add": (second[1] + 10, second[1] + 15)}
+    found = idle_by_cause(9000, [(8900, 8950)], calls, quiet=(160, second[1]), passed_on=((200, 1000), second))
+    assert found.get(causes.PAUSE, 0) == pause_us
 
 
 @pytest.mark.parametrize(("known", "told"), [(15, False), (17, True)])
