@@ -251,7 +251,7 @@ def _with_kernels(run: Run, steps: pd.DataFrame, detail_ranks: Collection[int] |
 def _timelines(
     run: Run, steps: pd.DataFrame, ranks: list[int], members: pd.DataFrame, clocks: Mapping[int, clock.Clock]
 ) -> dict[int, Timeline]:
-    slow, cut = _usual.slower_ns(members), _cut_groups(run)
+    slow, cut = _usual.slower_ns(members), _cut_groups(run, members)
     by_rank = dict(iter(members.groupby("rank")))
     hosts = _hosts(steps, ranks)
     found: dict[int, Timeline] = {}
@@ -268,9 +268,12 @@ def _timelines(
     return found
 
 
-def _cut_groups(run: Run) -> frozenset[str]:
-    """The groups of which a link leads to a rank that was not read."""
-    links = run.distinct("links", columns=["operation", "source_rank", "target_rank"]) if run.has("links") else run.frame("links")
+def _cut_groups(run: Run, members: pd.DataFrame) -> frozenset[str]:
+    """The groups of which a link leads to a rank that was not read; links are many, and read where no size of a group says it."""
+    unsized = (members["group_size"].isna() & (members["other_ns"] > 0).fillna(False)).any()
+    if not unsized or not run.has("links"):
+        return frozenset()
+    links = run.distinct("links", columns=["operation", "source_rank", "target_rank"])
     inside = links["source_rank"].isin(run.ranks) & links["target_rank"].isin(run.ranks)
     return frozenset(name.partition("@")[2] for name in links["operation"][~inside].unique()) - {""}
 
