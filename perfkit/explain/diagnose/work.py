@@ -89,7 +89,8 @@ def price(case: Case, losses: Sequence[Loss]) -> int:
         lost = amounts.groupby(rows["rank"]).sum()
         head_ns, leads = _leads_ns(case, rows, amounts)
         rest = lost - leads.reindex(lost.index).fillna(0.0).clip(upper=head_ns)
-        return round(head_ns) + less_busy_ns(case, {int(str(rank)): float(amount) for rank, amount in rest.items()})
+        once_ns = min(_at_once_ns(case, rows) / num_steps, rest.min()) if head_ns == 0 else 0.0
+        return round(head_ns + once_ns) + less_busy_ns(case, {int(str(rank)): amount - once_ns for rank, amount in rest.items()})
     shift = rows["rank"].map(lambda rank: case.run.clock.get(int(rank), 0)).astype("int64")
     common = rows.assign(start_ns=rows["start_ns"].astype("int64") + shift)
     return max(0, round(replay.won_ns(common, faster_ns) / num_steps))
@@ -109,6 +110,21 @@ def _leads_ns(case: Case, rows: pd.DataFrame, amounts: pd.Series) -> tuple[float
     stage = case.steps.drop_duplicates("rank").set_index("rank")["stage"].reindex(by_rank.index)
     of_first = by_rank[(stage == case.steps["stage"].min()).to_numpy(dtype=bool)]
     return float(of_first.max()) if len(of_first) else 0.0, by_rank
+
+
+def _at_once_ns(case: Case, rows: pd.DataFrame) -> float:
+    """What all ranks of a pipeline lose at the same moments: a step loses it once, however many stages stand still then.
+
+    0 without stages, where a step is as long as its busiest rank, and of times that are lost in part.
+    """
+    ranks = rows["rank"].unique()
+    if _paced_by(case) is None or len(ranks) < len(case.run.ranks) or not (rows["fraction"] == 1.0).all():
+        return 0.0
+    begin = (rows["start_ns"] + rows["rank"].map(lambda rank: case.run.clock.get(int(rank), 0))).to_numpy(dtype=np.int64)
+    moments = np.concatenate([begin, begin + rows["duration_ns"].to_numpy(dtype=np.int64)])
+    order = np.argsort(moments, kind="stable")
+    still = np.cumsum(np.repeat([1, -1], len(begin))[order])  # rows of a rank do not overlap
+    return float(np.diff(moments[order])[still[:-1] == len(ranks)].sum())
 
 
 def _joined(rows: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from perfkit.core import catalog, clock
@@ -188,8 +189,8 @@ def test_mfu_counts_the_model_and_hfu_what_is_computed_again_too():
         assert found.hfu == pytest.approx(rate * (once + again), rel=1e-6)
 
 
-def test_a_pipeline_wins_what_its_longest_stage_and_one_micro_batch_of_every_stage_take_less():
-    """Three micro batches: two of the longest stage and one of each, of three. 100 and 80 ms are 120; 70 and 80 are 310 / 3."""
+def two_stages_of_three_micro_batches() -> Case:
+    """Two ranks that are busy for 100 ms in the first stage and two for 80 ms in the other."""
     stages = {0: 0, 1: 0, 2: 1, 3: 1}
     run = summaries({0: 100, 1: 100, 2: 80, 3: 80}, stages=stages)
     receives = [
@@ -198,11 +199,24 @@ def test_a_pipeline_wins_what_its_longest_stage_and_one_micro_batch_of_every_sta
         for step in range(1, 11)
         for at in range(3)
     ]
-    case = Case(added(run, collectives=receives))
+    return Case(added(run, collectives=receives))
+
+
+def test_a_pipeline_wins_what_its_longest_stage_and_one_micro_batch_of_every_stage_take_less():
+    """Three micro batches: two of the longest stage and one of each, of three. 100 and 80 ms are 120; 70 and 80 are 310 / 3."""
+    case = two_stages_of_three_micro_batches()
     assert case.num_micro_batches == 3
     assert work.less_busy_ns(case, {0: 30.0 * MS, 1: 30.0 * MS}) == round((380 / 3 - 310 / 3) * MS)
     assert work.less_busy_ns(case, {0: 30.0 * MS}) == 0
     assert work.less_busy_ns(case, {2: 30.0 * MS, 3: 30.0 * MS}) == 10 * MS
+
+
+@pytest.mark.parametrize(("later_ms", "won_ms"), [(0, 30), (15, 35), (30, 40)])
+def test_a_pipeline_loses_once_what_all_of_its_stages_lose_at_the_same_moments(later_ms: int, won_ms: int):
+    """30 ms of every rank in one of the steps: one after the other, of the longest stage two thirds and of each one third."""
+    case = two_stages_of_three_micro_batches()
+    stops = pd.DataFrame({"rank": range(4), "start_ns": [0, 0, later_ms * MS, later_ms * MS], "duration_ns": 30 * MS})
+    assert work.price(case, [work.loss(stops, stops=True)]) == won_ms * MS / case.num_kernel_steps
 
 
 def test_ranks_that_were_not_looked_at_win_the_least_that_those_win_that_were():
