@@ -250,9 +250,11 @@ class Panel {
     this.pair.style.setProperty("--pk-beside", `${room}ch`);
     if (this.pair.isConnected === room > 0) return;
     const below = this.below();
+    const focused = document.activeElement;
     if (room) this.pair.replaceChildren(el("div", { class: "pk-left" }, ...below.slice(0, -1)), this.tableBox);
     else this.pair.remove();
     this.root.append(...(room ? [this.pair] : below));
+    if (focused !== document.activeElement && this.root.contains(focused)) focused.focus({ preventScroll: true }); // a moved element loses it
   }
 
   drawData() {

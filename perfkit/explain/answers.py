@@ -61,8 +61,12 @@ def waiting(run: Run, *, step: int | None = None) -> pd.DataFrame:
     members = causal_graph(run).members(steps=_steps(run, step))
     late = communication.late_rank(members)
     table = communication.waiting_by_rank(members).assign(num_steps=communication.num_steps(members), late=None)
-    if late is not None:
-        table.loc[table["rank"] == late[0], "late"] = str(late[1])
+    if late is None:
+        return Answer(table)
+    if late[0] not in set(table["rank"]):  # it was not recorded, and those that were waited for it
+        unread = table.iloc[:0].reindex([0]).assign(rank=late[0], operations=0, num_steps=communication.num_steps(members))
+        table = pd.concat([table, unread.astype(table.dtypes)], ignore_index=True)
+    table.loc[table["rank"] == late[0], "late"] = str(late[1])
     return Answer(table)
 
 

@@ -97,10 +97,10 @@ def _exposed(timelines: Mapping[int, Timeline]) -> dict[int, int]:
 def _recorded(rows: pd.DataFrame, waits: Mapping[int, int]) -> list[tuple[int, int, int]]:
     """Waiting that the vendor states, with whom for: the moments of the members are not known, only how long each waited.
 
-    Whom a member waited for its own tasks say; else how long the others waited does.
+    Who came last is told by how long the others waited; where that does not say it, by their tasks.
     """
     told = rows[(rows["basis"].astype("object") == "recorded").to_numpy(dtype=bool)]
-    last = told["waits_for"].fillna(told["instance"].map(latest_members(told))).fillna(NOBODY).astype("int64")
+    last = told["instance"].map(latest_members(told)).astype("Int64").fillna(told["waits_for"]).fillna(NOBODY).astype("int64")
     last = last.where(last != told["rank"], NOBODY)
     return [(int(row), int(who), waits[row]) for row, who in zip(told.index, last, strict=True) if row in waits]
 

@@ -117,7 +117,7 @@ def summaries(steps: pd.DataFrame, members: pd.DataFrame, fed: pd.DataFrame) -> 
 def _for_whom(waits: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
     """Waiting shared among the ranks that were waited for, as the whole waiting of each rank and step was, hidden or not."""
     last = latest_members(members)
-    told = members.assign(who=members["waits_for"].fillna(members["instance"].map(last)))
+    told = members.assign(who=members["instance"].map(last).astype("Int64").fillna(members["waits_for"]))
     told = told[told["who"].notna().to_numpy() & (told["wait_ns"] > 0).fillna(False).to_numpy() & (told["who"] != told["rank"])]
     sums = told.groupby(["rank", "step", "who"])["wait_ns"].sum()
     by_step: dict[Any, pd.Series] = {key: own.droplevel(["rank", "step"]) for key, own in sums.groupby(level=["rank", "step"])}

@@ -66,7 +66,8 @@ def _collectives(rows: pd.DataFrame) -> Any:
 
 def _waiting(rows: pd.DataFrame) -> Any:
     late = [(int(rank), str(why)) for rank, why in rows[["rank", "late"]].dropna().itertuples(index=False)]
-    bars = communication.wait_rows(rows, late[0] if late else None, num_steps=int(rows["num_steps"].iloc[0]))
+    read = rows[rows["wait_ns"].notna()]
+    bars = communication.wait_rows(read, late[0] if late else None, num_steps=int(rows["num_steps"].iloc[0]))
     return communication.wait_bars(bars)
 
 

@@ -302,11 +302,13 @@ class CausalGraph:
         ranks: Iterable[int] | None = None,
         steps: Iterable[int] | None = None,
         clocks: Mapping[int, clock.Clock] | None = None,
+        tasks: bool = True,
     ) -> pd.DataFrame:
         """Collectives, sends and receives, one row a member: see `meetings.members`; by default all, on the clocks of the run."""
-        is_whole = ranks is None and steps is None and (clocks is None or clocks is vars(self).get("clocks"))
+        is_whole = tasks and ranks is None and steps is None and (clocks is None or clocks is vars(self).get("clocks"))
         if not is_whole:
-            return meetings.members(self._run, self.clocks if clocks is None else clocks, ranks=ranks, steps=steps)
+            known = self.clocks if clocks is None else clocks
+            return meetings.members(self._run, known, ranks=ranks, steps=steps, tasks=tasks)
         with self._lock:
             found = meetings.members(self._run, self.clocks) if self._members is None else self._members
             self._members = found if len(found) <= _MOST_MEMBERS else None

@@ -32,13 +32,14 @@ def members(
     *,
     ranks: Iterable[int] | None = None,
     steps: Iterable[int] | None = None,
+    tasks: bool = True,
 ) -> pd.DataFrame:
     """One row a rank and operation: the operation's number `instance`, and how the rank spent its time in it.
 
     Columns: `instance`, `rank`, `step`, `name`, `operation`, `group`, `group_size`, `num_seen` (members read), `start_ns` (common
     clock if `basis` is not "recorded"), `duration_ns`, `bytes`, `wait_ns`, `transfer_ns`, `other_ns` (neither, 0 unless
     recorded), `late_ns` (behind the first member), `waits_for` (the rank that it waited for longest, where its tasks say so),
-    `basis`. Null where nothing says it. `wait + transfer + other = duration`.
+    `basis`. Null where nothing says it. `wait + transfer + other = duration`. Without `tasks` those of operations are not asked.
     """
     rows = run.frame("collectives", ranks=ranks, steps=steps)
     told = placement.told_apart(rows, run)
@@ -46,7 +47,9 @@ def members(
     common = table["moment_ns"]
     _arrivals(table)
     _split(table)
-    notified.look_up(table, run)
+    table["waits_for"] = pd.Series(pd.NA, index=table.index, dtype="Int64")
+    if tasks and run.has("waits"):
+        notified.look_up(table, run)
     names = ["instance", "rank", "step", "name", "operation", "group", "group_size", "num_seen", "start_ns", "duration_ns"]
     # A rank alone, or one whose clock shares no collective with others, still tells its own times.
     table["start_ns"] = common.fillna(table["start_ns"])

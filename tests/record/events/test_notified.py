@@ -12,7 +12,8 @@ import pytest
 
 from perfkit.explain import communication
 from perfkit.explain.diagnose import diagnose
-from perfkit.explain.ledger import causes, ledger
+from perfkit.explain.ledger import _late, causes, ledger
+from perfkit.record.events import notified
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.formats.ascend._waits import NOTIFY_WAIT, only_waiting
 from perfkit.record.load import load
@@ -62,7 +63,7 @@ def test_pieces_are_what_is_waited_and_not_moved(seed: int):
     starts = rng.integers(0, 400, 30)
     ends = starts + rng.integers(0, 60, 30)
     kinds = rng.choice([NOTIFY_WAIT, "Memcpy", "Notify_Record"], 30, p=[0.5, 0.3, 0.2])
-    drawn = zip(kinds, starts, ends, rng.integers(0, 8, 30), strict=True)
+    drawn = zip(kinds, starts, ends, rng.integers(1, 8, 30), strict=True)
     rows = [(str(kind), int(start), int(end), int(peer)) for kind, start, end, peer in drawn]
     moments = np.arange(500)
 
@@ -99,6 +100,80 @@ def test_the_ledger_and_the_findings_say_so_too():
     assert late.subject["ranks"] == (6,)
     assert "record the named rank too" in late.actions[0]
     assert "rank 6 is the late one" in communication.waiting_told(communication.members_of(run))[0]
+
+
+def test_a_member_of_no_number_or_oneself_is_nobody():
+    found = only_waiting(_tasks((NOTIFY_WAIT, 0, 10, 2**32 - 1), (NOTIFY_WAIT, 20, 30, 0), (NOTIFY_WAIT, 40, 50, -1)))
+    assert found["duration_ns"].tolist() == [10, 10, 10]
+    assert found["peer"].isna().all()
+
+
+def _members(waits: dict[int, int], whom: dict[int, int | None], *, group_size: int = 4) -> pd.DataFrame:
+    """Members of one operation as `meetings.members` has them, all of whose waiting is stated."""
+    rows = [{"rank": rank, "wait_ns": wait, "waits_for": whom[rank]} for rank, wait in waits.items()]
+    common = {
+        "instance": 0,
+        "start_ns": 0,
+        "other_ns": 0,
+        "num_seen": len(waits),
+        "group_size": group_size,
+        "operation": "all_reduce",
+    }
+    frame = pd.DataFrame(rows).assign(**common, basis="recorded")
+    return frame.astype(dict.fromkeys(("wait_ns", "waits_for", "other_ns", "num_seen", "group_size"), "Int64"))
+
+
+def test_where_all_were_read_the_one_that_waited_least_is_late_and_no_neighbour_of_a_ring():
+    members = _members({0: 1, 1: 90, 2: 88, 3: 86}, {0: 3, 1: 0, 2: 1, 3: 2})
+    found = _late._recorded(members, dict.fromkeys(members.index, 1))
+    assert {row: who for row, who, _ in found} == {0: -1, 1: 0, 2: 0, 3: 0}
+
+
+@pytest.mark.parametrize(
+    ("wait_ns", "whom", "told"),
+    [
+        ({0: 1, 1: 90, 2: 88}, {0: 3, 1: 0, 2: 1}, {0: 3, 1: 0, 2: 0}),  # a ring: the neighbour passes on what it waited for
+        ({0: 80, 1: 90}, {0: 5, 1: 0}, {0: 5, 1: 5}),  # until one that was not read
+        ({0: 80, 1: 90}, {0: 1, 1: 0}, {0: None, 1: None}),  # who wait for one another say nothing
+        ({0: 80, 1: 90}, {0: None, 1: 0}, {0: None, 1: None}),
+    ],
+)
+def test_a_neighbour_who_waits_himself_passes_on_for_whom(
+    wait_ns: dict[int, int], whom: dict[int, int | None], told: dict[int, int]
+):
+    rows = {(0, rank): {"instance": 0, "rank": rank, "who": whom[rank], "wait_ns": wait_ns[rank]} for rank in whom}
+    assert {rank: notified._last_of(row, rows) for (_, rank), row in rows.items()} == told
+
+
+def _operations(*rows: tuple[int, int, str]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["start_ns", "end_ns", "basis"])
+    return frame.assign(rank=0, duration_ns=frame["end_ns"] - frame["start_ns"])
+
+
+@pytest.mark.parametrize(
+    ("operations", "piece", "row"),
+    [
+        (((0, 100, "recorded"), (10, 20, "recorded")), (30, 90), 0),  # behind a shorter one that is over
+        (((0, 100, "recorded"), (10, 20, "recorded")), (12, 18), None),  # in both
+        (((10, 90, "recorded"), (0, 100, "arrival")), (20, 70), None),  # also of one that needs no tasks
+        (((0, 100, "arrival"),), (20, 70), None),
+        (((0, 100, "recorded"),), (10, 101), 0),
+        (((0, 100, "recorded"),), (200, 300), None),
+        ((), (0, 10), None),
+    ],
+)
+def test_a_piece_is_of_the_one_operation_that_is_under_way(operations, piece, row):
+    waits = pd.DataFrame({"start_ns": [piece[0]], "duration_ns": [piece[1] - piece[0]], "position": [0], "peer": [1]})
+    found = notified._assigned(_operations(*operations), waits)
+    assert found["row"].tolist() == ([] if row is None else [row])
+    assert (found["ns"] <= 90).all()
+
+
+def test_the_table_of_waiting_has_the_rank_that_was_not_read():
+    table = load(TWO_OF_EIGHT, cache=False).waiting()
+    assert table.loc[table["late"].notna(), "rank"].tolist() == [6]
+    assert table.dtypes["wait_ns"] == "Int64"
+    table.plot()
 
 
 def test_a_timeline_has_the_waits_of_the_rank_alone_but_not_who_its_peers_are():

@@ -91,7 +91,7 @@ def members(timeline: Timeline) -> pd.DataFrame:
     if not run.has("collectives"):
         return causal_graph(run).members(ranks=[], clocks={})
     clocks = {rank: Clock(rank, -shift, 0.0, 0, 0.0, 0.0, 0) for rank, shift in run.clock.items()}
-    rows = causal_graph(run).members(clocks=clocks)
+    rows = causal_graph(run).members(clocks=clocks, tasks=False)  # which are in the timelines of all ranks
     return rows[rows["start_ns"].notna().to_numpy(bool)]
 
 

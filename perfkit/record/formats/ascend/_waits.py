@@ -23,6 +23,8 @@ TABLE = "waits"
 _PARTS = "COMMUNICATION_TASK_INFO"
 NOTIFY_WAIT = "Notify_Wait"
 _NOTIFY = "Notify_"
+_NO_MEMBER = 2**32 - 1
+"""What stands for no member of a group."""
 COLUMNS = ("start_ns", "duration_ns", "position", "peer")
 
 
@@ -49,13 +51,20 @@ def only_waiting(tasks: pd.DataFrame) -> pd.DataFrame:
     starts, ends = np.maximum(begin[piece], gaps_from[gap]), np.minimum(end[piece], gaps_to[gap])
     keep = ends > starts
     own = waits.iloc[piece[keep]]
+    position, peer = (_member(own[name]) for name in COLUMNS[2:])
     return pd.DataFrame(
         {
             "start_ns": starts[keep],
             "duration_ns": (ends - starts)[keep],
-            **{name: own[name].astype("Int64").to_numpy() for name in COLUMNS[2:]},
+            "position": position.to_numpy(),
+            "peer": peer.mask((peer == position).fillna(False)).to_numpy(),  # nobody waits for himself
         }
     )
+
+
+def _member(positions: pd.Series) -> pd.Series:
+    numbers = positions.astype("Int64")
+    return numbers.where(((numbers >= 0) & (numbers < _NO_MEMBER)).fillna(False))
 
 
 def offer(sink: Sink, files: Mapping[int, tuple[File, int | None]]) -> None:

@@ -28,8 +28,6 @@ TABLES = ("host", "launches", "counters", _waits.TABLE)
 TOLERANCE_NS = 10
 MONOTONIC_BELOW_NS = 10**17
 """A time of day is 10^18 ns or more since 2001; a device that counts from its start takes three years to reach this."""
-_NO_POSITION = 2**32 - 1
-"""What stands for no member of a group."""
 _KINDS = {
     "cpu_op": "operator",
     "user_annotation": "mark",
@@ -117,7 +115,7 @@ def _part_rows(spans: list[Any]) -> pd.DataFrame:
 
 
 def _positions(values: list[Any]) -> pd.Series:
-    return pd.Series([value if type(value) is int and 0 <= value < _NO_POSITION else None for value in values], dtype="Int64")
+    return pd.Series([value if type(value) is int and abs(value) < 2**63 else None for value in values], dtype="Int64")
 
 
 def _span_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
