@@ -169,8 +169,8 @@ class _Run:
         if wants("code", suffix in CODE):
             self._code(file, text)
         dialect = dialect_of(file, text) if wants("config", suffix in (*CONFIGS, TABLE, SOURCE)) else ""
-        if dialect and (suffix == SOURCE) != (dialect_named(dialect).suffix == SOURCE):
-            dialect = ""
+        if dialect and suffix == SOURCE and dialect_named(dialect).suffix != SOURCE:
+            dialect = ""  # options that a program declares, or shows in its usage, start nothing
         piece = placed(text) if not dialect and suffix in PIECES and kinds is None else None
         if dialect == "table":
             self._table(file, text)

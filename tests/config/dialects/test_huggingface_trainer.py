@@ -271,6 +271,27 @@ def test_python_is_checked_as_code_and_as_a_configuration():
     assert other.checked.get("config", 0) == 0, "options that a program declares are none of a launch"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        (
+            "sft.yaml",
+            "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 4O\nbf16: true\nnum_train_epochs: 1\n",
+            2,
+        ),
+        (
+            "run.sh",
+            "torchrun --nproc_per_node 8 run_clm.py --model_name_or_path Qwen/Qwen3-8B \\\n  --per_device_train_batch_size 4O\n",
+            2,
+        ),
+    ],
+)
+def test_yaml_and_launch_lines_are_checked_as_they_are_read(name, text, line):
+    report = lint_text(name, text)
+    assert report.checked["config"] == 1
+    assert ("value-unreadable", line) in [(one.rule, one.line) for one in report.problems if one.severity == "error"]
+
+
 def test_a_script_of_another_kind_of_model_has_no_false_errors():
     text = 'model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased")\n' + PLAIN
     assert [one for one in lint_text("bert.py", text).problems if one.severity == "error"] == []
