@@ -17,13 +17,15 @@ from perfkit.config.dialects.dialect import Changes, Parsed
 from perfkit.core.errors import InputError
 from perfkit.core.texts import say
 
-CALLS = re.compile(
-    r"^(?!\s*(?:class|def|from|import|#)\b)[^\n]*?\b"
-    r"(?:(?:Seq2Seq)?TrainingArguments|(?:SFT|DPO|KTO|ORPO|CPO|Reward|GRPO|PPO|RLOO)Config)\(",
-    re.MULTILINE,
-)
-"""A line on which arguments of a Trainer are made."""
 ARGUMENTS = re.compile(r"(?:Seq2Seq)?TrainingArguments|(SFT|DPO|KTO|ORPO|CPO|Reward|GRPO|PPO|RLOO)Config")
+KNOWN = frozenset(
+    (
+        *("per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"),
+        *("num_train_epochs", "lr_scheduler_type", "warmup_ratio", "output_dir", "logging_steps", "save_steps", "report_to"),
+        *("bf16", "fp16", "optim", "deepspeed", "fsdp", "gradient_checkpointing", "max_length", "max_seq_length", "packing"),
+    )
+)
+"""Arguments of a Trainer by which a call is one of TRL's: others have a PPOConfig too, with a learning rate of its own."""
 MODELS = re.compile(r"Auto(?:Liger)?Model\w*|FastLanguageModel|FastModel|\w+For(?:CausalLM|ConditionalGeneration)|\w+LMHeadModel")
 OF_A_MODEL = (
     "torch_dtype",
@@ -44,15 +46,14 @@ STAGE, MODEL, CALL = "stage", "model_name_or_path", "call"
 
 @dataclass(slots=True)
 class _Source:
-    """A file's syntax tree, the values that it gives names once, and what was found by key: value, line and place."""
+    """The values that a file gives names once, its call, and what was found by key: value, line and place."""
 
-    tree: ast.Module
-    names: dict[str, ast.expr] = field(default_factory=dict)
+    names: dict[str, ast.expr]
+    call: ast.Call
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     places: dict[str, ast.expr] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
-    call: ast.Call | None = None
 
     def take(self, key: str, node: ast.expr) -> None:
         """Keep the value of a key, of several the first."""
@@ -79,24 +80,34 @@ class _Source:
             return f"${_shown(node)}"
 
 
-def parse(text: str, name: str) -> Parsed:
-    """Values and lines of the arguments of the first Trainer. Raises InputError for what is no Python, or has none."""
-    source = _source(text, name)
+def makes_arguments(text: str) -> bool:
+    """Whether a text is Python in which arguments of a Trainer are made, which a comment, string or log only shows."""
+    tree = _tree(text) if ARGUMENTS.search(text) else None
+    return tree is not None and _first(tree, _constants(tree)) is not None
+
+
+def parse(text: str) -> Parsed:
+    """Values and lines of the arguments of the first Trainer of a text that makes some."""
+    source = _source(text)
     return Parsed(source.values, source.lines, tuple(source.repeated))
 
 
-def _source(text: str, name: str) -> _Source:
+def _tree(text: str) -> ast.Module | None:
     try:
-        tree = ast.parse(_plain(text))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        said = getattr(error, "msg", None) or str(error)
-        raise InputError(name, [f"{f'line {line}: ' if line else ''}not Python: {said}"]) from error
-    source = _Source(tree, _constants(tree))
+        return ast.parse(_plain(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _source(text: str) -> _Source:
+    tree = _tree(text)
+    assert tree is not None  # else it makes no arguments
+    names = _constants(tree)
+    call = _first(tree, names)
+    assert call is not None
+    source = _Source(names, call)
     for node in _calls(tree):
         _read(source, node)
-    if source.call is None:
-        raise InputError(name, ["makes no arguments of a Trainer, such as TrainingArguments(...) or SFTConfig(...)"])
     return source
 
 
@@ -127,15 +138,35 @@ def _calls(tree: ast.Module) -> Iterator[ast.Call]:
     yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
+def _arguments(node: ast.Call, names: Mapping[str, ast.expr]) -> re.Match[str] | None:
+    """The name of a call that makes arguments of a Trainer."""
+    found = ARGUMENTS.fullmatch(_last(node.func))
+    return found if found and (not found[1] or not KNOWN.isdisjoint(_keys(node, names))) else None
+
+
+def _keys(node: ast.Call, names: Mapping[str, ast.expr]) -> Iterator[str]:
+    """The keywords of a call, with those of a dict that it unpacks."""
+    for word in node.keywords:
+        held = names.get(word.value.id) if isinstance(word.value, ast.Name) else word.value
+        if word.arg:
+            yield word.arg
+        elif isinstance(held, ast.Dict):
+            yield from (str(key.value) for key in held.keys if isinstance(key, ast.Constant))
+
+
+def _first(tree: ast.Module, names: Mapping[str, ast.expr]) -> ast.Call | None:
+    """The first call that makes arguments of a Trainer."""
+    return next((node for node in _calls(tree) if _arguments(node, names)), None)
+
+
 def _read(source: _Source, node: ast.Call) -> None:
     called = _last(node.func)
-    if arguments := ARGUMENTS.fullmatch(called):
-        if source.call is not None:
+    if arguments := _arguments(node, source.names):
+        if source.call is not node:
             line, first = str(node.lineno), str(source.call.lineno)
             form = "line {line}: {name} is made again; the first one counts, of line {first}"
             source.repeated.append(say(form, line=line, name=called, first=first))
             return
-        source.call = node
         source.values[CALL] = called
         if arguments[1]:
             source.values[STAGE], source.lines[STAGE] = arguments[1].lower(), node.lineno
@@ -204,9 +235,8 @@ def _last(node: ast.expr) -> str:
 
 def edit(text: str, name: str, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The source with keywords changed where they stand, or added behind the last one of the call; nothing else moves."""
-    source = _source(text, name)
+    source = _source(text)
     call, notes = source.call, list[str]()
-    assert call is not None  # else it would have been refused
     spans: list[tuple[int, int, str]] = []
     lines = text.split("\n")
     first = next(number for number, line in enumerate(lines) if line.strip())

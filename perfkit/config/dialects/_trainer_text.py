@@ -30,7 +30,7 @@ def form_of(text: str) -> str:
     """The form that a text has arguments of a Trainer in: json, python, script or yaml; "" for a text without any."""
     if text.lstrip().startswith("{"):
         return "json" if MEMBER.search(text) else ""
-    if _trainer_python.CALLS.search(text) and KEYWORD.search(text):
+    if KEYWORD.search(text) and _trainer_python.makes_arguments(text):
         return "python"
     if OPTION.search(text):
         return "script"
@@ -43,7 +43,7 @@ def parse(text: str, name: str, document: Document | None = None) -> Parsed:
         case "json":
             return _json_object.parse(text, name)
         case "python":
-            return _trainer_python.parse(text, name)
+            return _trainer_python.parse(text)
         case "script":
             return _of_script(text, name, document)
     return yaml.parse(text, name)

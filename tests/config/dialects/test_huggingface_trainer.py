@@ -255,6 +255,27 @@ def test_what_is_no_python_is_refused_with_its_reason(text):
         read_text(text, "a.py")
 
 
+SHOWN = (
+    "# old: TrainingArguments(fp16=True)\nprint(1)\n",
+    '"""Takes TrainingArguments(bf16=True)."""\nbf16 = "TrainingArguments(fp16=True)"\n',
+    "Training/evaluation parameters TrainingArguments(\nbf16=True,\nfp16=False,\n",
+    "cfg = PPOConfig(learning_rate=3e-4)\n",
+    "class SFTConfig(TrainingArguments):\n    bf16=True\n",
+)
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_arguments_that_a_text_only_shows_make_no_configuration(text):
+    with pytest.raises(InputError, match="in no configuration dialect"):
+        read_text(text, "a.py")
+    assert lint_text("a.py", text).checked.get("config", 0) == 0
+
+
+def test_arguments_of_another_program_do_not_hide_those_of_the_trainer():
+    plan = of_sft(("training_args = SFTConfig(\n", "ray = PPOConfig(learning_rate=3e-4)\ntraining_args = SFTConfig(\n"))
+    assert (plan.workload.micro_batch_size, plan.document.unread) == (2, ())
+
+
 def test_a_long_sum_or_line_is_no_harm():
     long = 'x = "' + "a." * 200_000 + '"\n'
     with pytest.raises(InputError, match="names no folder"):

@@ -208,6 +208,10 @@ def test_everything_that_is_wrong_is_said_with_line_key_value_and_the_nearest():
         assert expected in told
 
 
+def test_a_comment_that_shows_a_call_makes_no_python():
+    assert read_text("# maps to TrainingArguments(bf16=True)\n" + FULL, "full.yaml").model == catalog.model("llama3-8b")
+
+
 def test_words_of_fsdp_have_a_nearest_one():
     with pytest.raises(InputError, match=r"fsdp: 'full_shart' must be one of full_shard, .*; nearest is full_shard"):
         of_full((DEEPSPEED, "fsdp: full_shart auto_wrap"))
