@@ -158,10 +158,11 @@ def _kind_of_file(listing: Listing) -> Kind:
 
 
 def _has_arguments(file: File) -> bool:
+    """Whether Python is in the dialect that is Python; options of another, as a usage line shows them, are no settings."""
     if not 0 < file.size_bytes <= MOST_CONFIG_BYTES:
         return False
     try:
-        return bool(recognised(load_document(file.path)))
+        return any(one.suffix == SOURCE_SUFFIX for one in recognised(load_document(file.path)))
     except InputError:
         return False
 

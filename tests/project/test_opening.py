@@ -64,9 +64,13 @@ def test_python_that_makes_the_arguments_of_a_training_is_a_configuration_where_
         'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-4B")\nargs = SFTConfig(max_length=2048, bf16=True)\n'
     )
     assert [one.kind for one in recognise(train)] == ["configuration"]
-    train.write_text("print(1)\n")
-    with pytest.raises(InputError):
-        recognise(train)
+    usage = "torchrun pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096"
+    sizes = "--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 8"
+    for text in ("print(1)\n", f'"""Usage:\n\n    {usage} {sizes}\n"""\nprint(1)\n'):
+        train.write_text(text)
+        with pytest.raises(InputError) as error:
+            recognise(train)
+        assert "hidden_size: is missing" not in str(error.value), "nobody takes it for a configuration"
 
 
 def test_recordings_of_several_formats_are_compared():
