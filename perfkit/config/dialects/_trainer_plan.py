@@ -24,7 +24,7 @@ from perfkit.core.spec.workload import AttentionKernel, Workload
 
 USUAL_DEVICES = 8
 EACH, NODES = ("nproc_per_node", "num_gpus", "NPROC_PER_NODE"), ("nnodes", "num_nodes", "NNODES")
-ALL = ("num_processes", "WORLD_SIZE", "ray_num_workers")
+ALL, WORLD = ("num_processes", "ray_num_workers"), ("WORLD_SIZE",)
 BATCH = ("per_device_train_batch_size", "per_gpu_train_batch_size")
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 MODEL = ("model_name_or_path", "model_id_or_path", "model_name", "model_id", "model")
@@ -148,18 +148,37 @@ def _is_ring(options: Section) -> bool:
 
 
 def _devices(options: Section, usual: int) -> int:
-    """Devices by what starts the processes; a number that the text leaves to its caller is the usual one, and said."""
-    each, nodes, together = (_first(options, keys) for keys in (EACH, NODES, ALL))
-    visible = [str(value) for key in VISIBLE if (value := options.raw(key)) is not None]
+    """Devices by what starts the processes; a number that the text leaves to its caller is the usual one, and said.
+
+    WORLD_SIZE counts nodes where a cluster's launcher sets it and processes where torch does: only where nothing else counts.
+    """
+    each, stated, together, world = (_first(options, keys) for keys in (EACH, NODES, ALL, WORLD))
     if together:
         return together
+    nodes = stated or 1
     if each:
-        return each * (nodes or 1)
+        return each * nodes
+    included = options.raw("include")
+    if isinstance(included, str) and "$" not in included:
+        return sum(_slots(part, options) for part in included.split("@"))
+    visible = [str(value) for key in VISIBLE if (value := options.raw(key)) is not None]
     if visible and "$" not in visible[0]:
-        return max(1, len([word for word in visible[0].split(",") if word.strip()]))
-    reading = options.reading
-    reading.default("data_parallel_size", f"{usual}: the file does not say how many devices are started")
-    return usual
+        return max(1, len([word for word in visible[0].split(",") if word.strip()])) * nodes
+    if world and not stated:
+        return world
+    told = "the file does not say how many devices are started"
+    if nodes > 1:
+        told = f"{usual} on each of {nodes} nodes; the file does not say how many devices a node has"
+    options.reading.default("data_parallel_size", f"{usual * nodes}: {told}")
+    return usual * nodes
+
+
+def _slots(part: str, options: Section) -> int:
+    """The devices of a node of DeepSpeed's `--include`, `name:0,1`; a name alone has all of its own."""
+    _, _, slots = part.partition(":")
+    if not slots:
+        options.reading.default("data_parallel_size", f"{USUAL_DEVICES} on {part}: the file does not say how many it has")
+    return len([word for word in slots.split(",") if word.strip()]) or USUAL_DEVICES
 
 
 def _first(options: Section, keys: tuple[str, ...]) -> int:

@@ -171,6 +171,12 @@ def test_a_launch_line_of_a_library_is_read_and_its_adapters_and_its_other_file_
         ("CUDA_VISIBLE_DEVICES=0,1,2 python", 3),
         ("python", 1),
         ("torchrun --nproc_per_node=$GPUS", 1),
+        ("export WORLD_SIZE=2\ntorchrun --nnodes=$WORLD_SIZE --nproc_per_node=8", 16),
+        ("export WORLD_SIZE=2\ntorchrun --nnodes=$WORLD_SIZE", 2),
+        ("export WORLD_SIZE=16\npython", 16),
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 NNODES=2 python", 8),
+        ("deepspeed --include localhost:0,1,2,3", 4),
+        ("deepspeed --include worker-0@worker-1:0,2", 10),
     ],
 )
 def test_what_starts_the_processes_counts_devices(start, devices):

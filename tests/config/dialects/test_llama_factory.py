@@ -165,6 +165,15 @@ def test_options_of_a_launch_line_and_an_object_say_the_same():
         )
 
 
+@pytest.mark.parametrize(("start", "devices"), [("CUDA_VISIBLE_DEVICES=0,1,2,3 NNODES=2", 8), ("FORCE_TORCHRUN=1 NNODES=2", 16)])
+def test_devices_of_a_node_are_counted_on_each_node(start, devices):
+    options = "--model_name_or_path Qwen/Qwen3-8B --finetuning_type full --cutoff_len 2048"
+    plan = read_text(f"{start} llamafactory-cli train {options}\n", "run.sh")
+    assert plan.num_devices == devices
+    told = "data_parallel_size = 16: 8 on each of 2 nodes; the file does not say how many devices a node has"
+    assert (told in plan.document.defaulted) is (devices == 16)
+
+
 def test_a_script_that_starts_a_file_is_read_as_that_file(tmp_path):
     (tmp_path / "full.yaml").write_text(FULL)
     (tmp_path / "run.sh").write_text("FORCE_TORCHRUN=1 llamafactory-cli train full.yaml\n")
