@@ -41,6 +41,8 @@ def launched(options: Section) -> Section:
         return options
     options.asked(*KINDS, *stated)
     found = _as_arguments(given, stated)
+    if any(options.values.get(key) is True for key in ("bf16", "fp16")):  # the Trainer tells accelerate, not the other way round
+        found = {key: value for key, value in found.items() if key not in PRECISIONS}
     return replace(options, values={**found, **options.values})
 
 

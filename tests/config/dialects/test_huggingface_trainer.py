@@ -374,6 +374,14 @@ def test_options_of_accelerate_say_it_too():
     assert "config_file" in dict(plan.document.unread), "a file that is not there is named"
 
 
+def test_the_precision_of_an_argument_wins_over_that_of_accelerate(tmp_path):
+    line = LAUNCHED.format(file="acc.yaml").replace("--config_file", "--mixed_precision fp16 --config_file")
+    assert read_text(line.replace("\n", " --bf16 True\n"), "run.sh").workload.dtype == "bfloat16"
+    (tmp_path / "acc.yaml").write_text(ACCELERATE.format(kind="MULTI_GPU", section=""))
+    (tmp_path / "run.sh").write_text(LAUNCHED.format(file="acc.yaml").replace("\n", " --fp16 True\n"))
+    assert read_config(tmp_path / "run.sh").workload.dtype == "float16"
+
+
 def test_a_script_that_starts_a_file_by_accelerate_is_read_as_that_file(tmp_path):
     (tmp_path / "sft.yaml").write_text("model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\nbf16: true\n")
     (tmp_path / "run.sh").write_text("accelerate launch --config_file acc.yaml src/train.py sft.yaml\n")
