@@ -41,6 +41,8 @@ BESIDE = ("LoraConfig", "BitsAndBytesConfig")
 OF_A_TRAINER = ("max_seq_length", "packing")
 TRUE = ("is_available", "is_bf16_supported", "is_bfloat16_supported", "is_torch_bf16_gpu_available")
 """What asks whether there is a device, or whether it has bf16."""
+DEEPEST = 8
+"""How many names are followed from one to the next."""
 STAGE, MODEL, CALL = "stage", "model_name_or_path", "call"
 
 
@@ -61,19 +63,29 @@ class _Source:
             self.values[key], self.lines[key] = self.value(node), node.lineno
             self.places[key] = self.names.get(node.id, node) if isinstance(node, ast.Name) else node
 
-    def value(self, node: ast.expr, depth: int = 8) -> Any:
-        """The value of an expression."""
+    def value(self, node: ast.expr) -> Any:
+        """The value of an expression; one that is nested too deeply is computed, as far as this goes."""
+        try:
+            return self._value(node, DEEPEST)
+        except RecursionError:
+            return "$..."
+
+    def _value(self, node: ast.expr, depth: int) -> Any:
         if isinstance(node, ast.Name) and node.id in self.names and depth:
-            return self.value(self.names[node.id], depth - 1)
+            return self._value(self.names[node.id], depth - 1)
         if isinstance(node, ast.Call) and _last(node.func) in TRUE:
             return True
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and isinstance(found := self.value(node.operand), bool):
+        if (
+            isinstance(node, ast.UnaryOp)
+            and isinstance(node.op, ast.Not)
+            and isinstance(found := self._value(node.operand, depth), bool)
+        ):
             return not found
-        if isinstance(node, ast.Attribute) and re.fullmatch(r"(?:torch\.)?(?:b?float\d+|half)", ast.unparse(node)):
+        if isinstance(node, ast.Attribute) and re.fullmatch(r"(?:torch\.)?(?:b?float\d+|half)", _shown(node)):
             return node.attr
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             pairs = zip(node.keys, node.values, strict=True)
-            return {str(key.value): self.value(item) for key, item in pairs if isinstance(key, ast.Constant)}
+            return {str(key.value): self._value(item, depth) for key, item in pairs if isinstance(key, ast.Constant)}
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

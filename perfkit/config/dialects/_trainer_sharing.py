@@ -127,11 +127,12 @@ def _plain_engine(level: int) -> Engine:
 
 
 def _of_fsdp(options: Section, value: object) -> Sharing:
-    words = value if isinstance(value, list) else re.split(r"[\s,]+", "full_shard" if value is True else str(value).strip())
-    chosen = [str(word) for word in words if word in FSDP]
+    given = value if isinstance(value, list) else re.split(r"[\s,]+", "full_shard" if value is True else str(value).strip())
+    words = [str(word) for word in given]  # a list of YAML's may hold anything
+    chosen = [word for word in words if word in FSDP]
     for word in words:
         if word not in FSDP and word not in FSDP_ALSO:
-            near = difflib.get_close_matches(str(word), (*FSDP, *FSDP_ALSO), n=1, cutoff=0)[0]
+            near = difflib.get_close_matches(word, (*FSDP, *FSDP_ALSO), n=1, cutoff=0)[0]
             options.reading.problem("fsdp", f"{shown(word)} must be one of {', '.join((*FSDP, *FSDP_ALSO))}; nearest is {near}")
     kind = chosen[0] if chosen else "full_shard"
     config = options.section("fsdp_config") if isinstance(options.values.get("fsdp_config"), Mapping) else None

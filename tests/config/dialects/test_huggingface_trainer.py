@@ -290,6 +290,12 @@ def test_a_long_sum_or_line_is_no_harm():
         read_text(PLAIN.replace("=4", "=" + "-" * 900 + "x"), "a.py")
 
 
+@pytest.mark.parametrize("value", ["a" + ".b" * 600, "not " * 600 + "a", "kept", "a" + " + 1" * 600])
+def test_what_is_nested_without_end_is_refused_with_its_line(value):
+    with pytest.raises(InputError, match="line 2, per_device_train_batch_size"):
+        read_text('kept = {"a": kept}\n' + PLAIN.replace("=4", f"={value}"), "a.py")
+
+
 def test_python_is_checked_as_code_and_as_a_configuration():
     report = lint_text("train.py", SFT.replace("gradient_accumulation_steps=4", 'gradient_accumulation_steps="4O"'))
     assert [(one.rule, one.line) for one in report.problems if one.severity == "error"] == [("value-unreadable", 14)]

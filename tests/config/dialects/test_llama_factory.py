@@ -224,6 +224,8 @@ def test_a_comment_that_shows_a_call_makes_no_python():
 def test_words_of_fsdp_have_a_nearest_one():
     with pytest.raises(InputError, match=r"fsdp: 'full_shart' must be one of full_shard, .*; nearest is full_shard"):
         of_full((DEEPSPEED, "fsdp: full_shart auto_wrap"))
+    with pytest.raises(InputError, match=r"fsdp: .*'a': 1.* must be one of full_shard"):
+        of_full((DEEPSPEED, "fsdp: [full_shard, {a: 1}]"))
 
 
 def test_a_misspelled_word_of_a_piece_is_an_error_with_its_line():
