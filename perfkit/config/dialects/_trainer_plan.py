@@ -208,6 +208,9 @@ def _kernel(options: Section) -> AttentionKernel:
     if value is None or value is True:
         return "flash"
     word = "off" if value is False else str(value)
+    if "$" in word:
+        options.reading.default("attention_kernel", f"flash: the file leaves it to {word}")
+        return "flash"
     if word not in KERNELS and not word.startswith("kernels-community/"):
         key = options.has(*KERNEL_KEYS)
         near = difflib.get_close_matches(word, KERNELS, n=1, cutoff=0)[0]

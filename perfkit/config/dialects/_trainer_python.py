@@ -1,19 +1,23 @@
 """Arguments of Hugging Face's Trainer in Python source: keywords of the calls that set up a training, never executed.
 
-Literals count, names that the file sets once to a literal, and whether the device is there (`torch.cuda.is_available()`). What is
-computed otherwise stays as its source behind a `$`, as a shell's variable that nothing sets.
+Literals count, sums and products of whole ones, names that the file sets once to such, and whether the device is there
+(`torch.cuda.is_available()`). What is computed otherwise stays as its source behind a `$`, as a shell's variable that nothing
+sets.
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from perfkit.config.dialects.dialect import Changes, Parsed
+from perfkit.config.dialects.key_effects import left_over
 from perfkit.core.errors import InputError
 from perfkit.core.texts import say
 
@@ -41,6 +45,17 @@ BESIDE = ("LoraConfig", "BitsAndBytesConfig")
 OF_A_TRAINER = ("max_seq_length", "packing")
 TRUE = ("is_available", "is_bf16_supported", "is_bfloat16_supported", "is_torch_bf16_gpu_available")
 """What asks whether there is a device, or whether it has bf16."""
+WHOLE: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+"""Arithmetic that whole numbers stay whole in."""
+LARGEST = 10**18
+DIALECT = "huggingface-trainer"
+"""By which it is told what a key decides."""
 DEEPEST = 8
 """How many names are followed from one to the next."""
 STAGE, MODEL, CALL = "stage", "model_name_or_path", "call"
@@ -58,10 +73,16 @@ class _Source:
     repeated: list[str] = field(default_factory=list)
 
     def take(self, key: str, node: ast.expr) -> None:
-        """Keep the value of a key, of several the first."""
-        if key not in self.values:
-            self.values[key], self.lines[key] = self.value(node), node.lineno
-            self.places[key] = self.names.get(node.id, node) if isinstance(node, ast.Name) else node
+        """Keep the value of a key, of several the first; one that a condition chooses is left to the program, and said."""
+        if key in self.places:
+            return
+        value, self.lines[key] = self.value(node), node.lineno
+        self.places[key] = place = self.names.get(node.id, node) if isinstance(node, ast.Name) else node
+        if not isinstance(place, ast.IfExp) or not str(value).startswith("$"):
+            self.values[key] = value
+        elif (left := left_over(DIALECT, {key: True}, set())).unread or left.unknown:
+            form = "line {line}: {name} is chosen by a condition; it is taken as not stated"
+            self.repeated.append(say(form, line=str(node.lineno), name=key))
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression; one that is nested too deeply is computed, as far as this goes."""
@@ -86,10 +107,25 @@ class _Source:
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             pairs = zip(node.keys, node.values, strict=True)
             return {str(key.value): self._value(item, depth) for key, item in pairs if isinstance(key, ast.Constant)}
+        if isinstance(node, ast.IfExp) and isinstance(chosen := self._value(node.test, depth), bool):
+            return self._value(node.body if chosen else node.orelse, depth)
+        if isinstance(node, ast.BinOp) and (computed := self._computed(node, min(depth, 2))) is not None:
+            return computed
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             return f"${_shown(node)}"
+
+    def _computed(self, node: ast.BinOp, depth: int) -> int | None:
+        """A sum, product or quotient of whole numbers; None for what is none, or is larger than any of a training."""
+        left, right = self._value(node.left, depth), self._value(node.right, depth)
+        if type(left) is not int or type(right) is not int or type(node.op) not in WHOLE:
+            return None
+        try:
+            found = WHOLE[type(node.op)](left, right)
+        except ZeroDivisionError:
+            return None
+        return found if abs(found) < LARGEST else None
 
 
 def makes_arguments(text: str) -> bool:
@@ -130,18 +166,38 @@ def _plain(text: str) -> str:
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Names that are set once in the whole file, and to what."""
-    found: dict[str, list[ast.expr]] = {}
+    """Names that the whole file binds once, by setting them, and to what; loops, imports and arguments bind to anything."""
+    bound: Counter[str] = Counter()
+    found: dict[str, ast.expr] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            found.setdefault(node.targets[0].id, []).append(node.value)
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            found.setdefault(node.target.id, []).append(node.value)
-            if isinstance(node, ast.AugAssign):
-                found[node.target.id].append(node.value)
-        elif isinstance(node, ast.arg):
-            found.setdefault(node.arg, []).append(ast.Constant(None))
-    return {name: nodes[0] for name, nodes in found.items() if len(nodes) == 1 and not isinstance(nodes[0], ast.Call)}
+        bound.update(_bound(node))
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                found |= {target.id: value for target in targets if isinstance(target, ast.Name)}
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                | ast.NamedExpr(target=ast.Name(id=name), value=value)
+            ):
+                found[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                bound[name] -= 1  # says of what type it is, and sets nothing
+    return {name: value for name, value in found.items() if bound[name] == 1 and not isinstance(value, ast.Call)}
+
+
+def _bound(node: ast.AST) -> tuple[str, ...]:
+    """The names that a part of a file binds by itself."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+            return (name,)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return (name,)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return (name,)
+        case ast.MatchMapping(rest=str(name)):
+            return (name,)
+        case ast.alias(name=name, asname=other):
+            return (other or name.partition(".")[0],)
+    return ()
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:

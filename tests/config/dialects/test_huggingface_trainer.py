@@ -148,6 +148,61 @@ def test_a_notebook_of_unsloth_is_read_and_what_it_trains_is_named():
     assert plan.document.unknown == ()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for bs in (4, 8): pass",
+        "bs, other = 4, 8",
+        "with batch() as bs: pass",
+        "print(bs := 8)",
+        "from sizes import bs",
+        "import sizes as bs",
+        "bs *= 2",
+        "def f(bs): return bs",
+        "def bs(): return 8",
+    ],
+)
+def test_a_name_that_is_bound_anew_is_not_known(line):
+    size = ("per_device_train_batch_size=2", "per_device_train_batch_size=bs")
+    assert of_sft(("import torch\n", "import torch\nbs: int\nbs = 2\n"), size).workload.micro_batch_size == 2
+    with pytest.raises(InputError, match=r"per_device_train_batch_size: '\$bs' names a variable"):
+        of_sft(("import torch\n", f"import torch\nbs = 2\n{line}\n"), size)
+
+
+@pytest.mark.parametrize(
+    ("value", "steps"),
+    [("16 // 4", 4), ("8 * 2", 16), ("LENGTH // 1024 - 1", 3), ("4 if torch.cuda.is_available() else 8", 4), ("2 + 9 % 4", 3)],
+)
+def test_whole_numbers_are_computed(value, steps):
+    assert of_sft(("gradient_accumulation_steps=4", f"gradient_accumulation_steps={value}")).num_micro_batches == steps
+
+
+@pytest.mark.parametrize("value", ["4 // 0", "2 * x", "9" * 20 + " * 9", "2 ** 2", "True + 1"])
+def test_what_is_no_whole_number_is_computed_by_nobody(value):
+    with pytest.raises(InputError, match=r"gradient_accumulation_steps: '\$"):
+        of_sft(("gradient_accumulation_steps=4", f"gradient_accumulation_steps={value}"))
+
+
+def test_what_a_condition_chooses_is_told_and_refused_only_without_a_default():
+    plan = of_sft(
+        ("gradient_accumulation_steps=4", "gradient_accumulation_steps=4 if large else 8"),
+        ("    packing=True,", "    report_to='wandb' if large else None,"),
+    )
+    assert plan.num_micro_batches == 1
+    notes = [note for note in plan.document.notes if "chosen by a condition" in note]
+    assert notes == ["line 14: gradient_accumulation_steps is chosen by a condition; it is taken as not stated"]
+    changed = edit_config(plan.document, {"gradient_accumulation_steps": 2}).text
+    assert "    gradient_accumulation_steps=2,\n" in changed
+    with pytest.raises(InputError, match="model_name_or_path"):
+        of_sft(("from_pretrained(MODEL", 'from_pretrained("Qwen/Qwen3-8B" if large else "gpt2"'))
+
+
+def test_attention_that_the_file_leaves_to_its_caller_is_told():
+    plan = of_sft(("torch_dtype=torch.bfloat16", "torch_dtype=torch.bfloat16, attn_implementation=model_args.attn_implementation"))
+    assert plan.workload.attention_kernel == "flash"
+    assert "attention_kernel = flash: the file leaves it to $model_args.attn_implementation" in plan.document.defaulted
+
+
 def test_an_optimizer_that_is_not_known_is_told():
     plan = of_sft(("    packing=True,", "    optim='galore_adamw',"))
     assert any(line.startswith("optim = AdamW: the states of galore_adamw") for line in plan.document.defaulted)
