@@ -31,15 +31,9 @@ KNOWN = frozenset(
 )
 """Arguments of a Trainer by which a call is one of TRL's: others have a PPOConfig too, with a learning rate of its own."""
 MODELS = re.compile(r"Auto(?:Liger)?Model\w*|FastLanguageModel|FastModel|\w+For(?:CausalLM|ConditionalGeneration)|\w+LMHeadModel")
-OF_A_MODEL = (
-    "torch_dtype",
-    "dtype",
-    "attn_implementation",
-    "load_in_4bit",
-    "load_in_8bit",
-    "max_seq_length",
-    "use_flash_attention_2",
-)
+OF_LOADING = ("torch_dtype", "dtype", "attn_implementation", "load_in_4bit", "load_in_8bit", "use_flash_attention_2")
+"""What only the call takes that loads the model."""
+OF_A_MODEL = (*OF_LOADING, "max_seq_length")
 BESIDE = ("LoraConfig", "BitsAndBytesConfig")
 """Calls whose keywords decide what is trained, and in how many bits it is stored."""
 OF_A_TRAINER = ("max_seq_length", "packing")
@@ -63,7 +57,7 @@ STAGE, MODEL, CALL = "stage", "model_name_or_path", "call"
 
 @dataclass(slots=True)
 class _Source:
-    """The values that a file gives names once, its call, and what was found by key: value, line and place."""
+    """The values that a file gives names once, its call, what was found by key (value, line, place), and what loads the model."""
 
     names: dict[str, ast.expr]
     call: ast.Call
@@ -71,6 +65,7 @@ class _Source:
     lines: dict[str, int] = field(default_factory=dict)
     places: dict[str, ast.expr] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
+    loads: ast.Call | None = None
 
     def take(self, key: str, node: ast.expr) -> None:
         """Keep the value of a key, of several the first; one that a condition chooses is left to the program, and said."""
@@ -244,6 +239,7 @@ def _read(source: _Source, node: ast.Call) -> None:
             else:
                 _take_all(source, word.value)
     elif called == "from_pretrained" and MODELS.fullmatch(_last(node.func.value) if isinstance(node.func, ast.Attribute) else ""):
+        source.loads = source.loads or node
         named = [
             *node.args[:1],
             *(word.value for word in node.keywords if word.arg in ("pretrained_model_name_or_path", "model_name")),
@@ -304,7 +300,7 @@ def _last(node: ast.expr) -> str:
 def edit(text: str, name: str, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The source with keywords changed where they stand, or added behind the last one of the call; nothing else moves."""
     source = _source(text)
-    call, notes = source.call, list[str]()
+    call, notes, lacking = source.call, list[str](), list[str]()
     spans: list[tuple[int, int, str]] = []
     lines = text.split("\n")
     first = next(number for number, line in enumerate(lines) if line.strip())
@@ -312,12 +308,20 @@ def edit(text: str, name: str, changes: Changes) -> tuple[str, tuple[str, ...]]:
     for key, value in _merged(source.values, changes, name).items():
         place = source.places.get(key)
         if place is None and value is not None:
-            spans.append(_added(text, lines, call, margin, f"{key}={value!r}"))
+            taking = call if key not in (MODEL, *OF_LOADING) else source.loads if key != MODEL else None
+            if taking is None:
+                lacking.append(f"{key}: {_last(call.func)} has no such argument; change it where samples or model are made")
+                continue
+            spans.append(_added(text, lines, taking, margin, f"{key}={value!r}"))
+            if taking is not call:
+                notes.append(f"line {taking.lineno}: {key} is set there")
         elif place is not None:
             start, end = (_offset(lines, line, column, margin) for line, column in _ends(place))
             spans.append((start, end, repr(value)))
             if place not in [word.value for word in call.keywords] and key != MODEL:
                 notes.append(f"line {place.lineno}: {key} is set there")
+    if lacking:
+        raise InputError(name, lacking)
     for start, end, new in sorted(spans, key=lambda span: span[:2], reverse=True):
         text = text[:start] + new + text[end:]
     return text, tuple(notes)
@@ -354,7 +358,8 @@ def _added(text: str, lines: list[str], call: ast.Call, margin: int, word: str) 
     """A further keyword of a call, before its first one: on a line of its own where that one has one."""
     if not call.keywords:
         place = _offset(lines, *_ends(call)[1], margin) - 1
-        return place, place, f", {word}" if call.args else word
+        behind = text[_offset(lines, *_ends(call.args[-1])[1], margin) : place] if call.args else ","
+        return place, place, word if "," in re.sub(r"#.*", "", behind) else f", {word}"
     first = call.keywords[0]
     place = _offset(lines, first.lineno, first.col_offset, margin)
     indent = text[text.rfind("\n", 0, place) + 1 : place]

@@ -108,7 +108,7 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The text with arguments changed where they stand. Raises InputError for what its call does not take."""
     if forms.form_of(document.text) == "python":
         values = forms.parse(document.text, document.name).values
-        own = [path[0] for path in changes if path[0] in (*LENGTHS, "attn_implementation") and path[0] not in values]
+        own = [path[0] for path in changes if path[0] in LENGTHS and path[0] not in values]
         if own and not str(values.get("call")).endswith(OF_TRL):
             called = values.get("call")
             raise InputError(

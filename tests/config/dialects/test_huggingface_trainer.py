@@ -281,6 +281,35 @@ def test_a_call_takes_no_argument_that_it_does_not_have():
         write_config(replace(plan, workload=replace(plan.workload, seq_length=2048)))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(MODEL, torch_dtype=torch.bfloat16)", "(MODEL, attn_implementation='eager', torch_dtype=torch.bfloat16)"),
+        ("(MODEL)", "(MODEL, attn_implementation='eager')"),
+        ("(\n    MODEL,  # a, b\n)", "(\n    MODEL,  # a, b\nattn_implementation='eager')"),
+        ("(\n    MODEL  # a, b\n)", "(\n    MODEL  # a, b\n, attn_implementation='eager')"),
+    ],
+)
+def test_attention_is_chosen_where_the_model_is_loaded(old, new):
+    plan = of_sft(("(MODEL, torch_dtype=torch.bfloat16)", old))
+    written = write_config(replace(plan, workload=replace(plan.workload, attention_kernel="unfused")))
+    assert written.lost == ()
+    assert f"model = AutoModelForCausalLM.from_pretrained{new}" in written.text
+    assert any("attn_implementation is set there" in note for note in written.notes)
+
+
+@pytest.mark.parametrize("made", ["SFTConfig", "TrainingArguments"])
+def test_what_belongs_to_the_model_is_written_into_no_arguments(made):
+    text = f'trainer = SFTTrainer(model="Qwen/Qwen3-4B", args={made}(per_device_train_batch_size=2))\n'
+    plan = read_text(text, "a.py")
+    for key, value in (("attn_implementation", "eager"), ("torch_dtype", "bfloat16")):
+        with pytest.raises(InputError, match=f"{key}: {made} has no such argument"):
+            edit_config(plan.document, {key: value})
+    unnamed = replace(plan.document, text=f"args = {made}(per_device_train_batch_size=2)\n")
+    with pytest.raises(InputError, match=f"model_name_or_path: {made} has no such argument"):
+        edit_config(unnamed, {"model_name_or_path": "Qwen/Qwen3-4B"})
+
+
 def test_a_plan_is_written_as_python_and_read_back():
     plan = of_sft(("    packing=True,", '    deepspeed={"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}},'))
     assert write_config(replace(plan, document=None), dialect="huggingface-trainer").lost == ()
