@@ -83,7 +83,7 @@ def plan_of(options: Section, job: Job) -> Plan:
     reading = options.reading
     named = options.word(*MODEL, default="")
     found = model_beside(reading, MODEL[0], "" if "$" in named else named)
-    sharing = sharing_of(options)
+    sharing = sharing_of(options, job.batch)
     engine = sharing.engine
     tensor = engine.tensor if engine else 1
     context = max(options.positive_int("sequence_parallel_size", "cp_size", default=1), engine.context if engine else 1)
@@ -94,6 +94,12 @@ def plan_of(options: Section, job: Job) -> Plan:
         reading.problem(
             "num_processes", f"{devices} devices are no multiple of tensor x context x stages = {tensor * context * stages}"
         )
+    inside = sharing.inside
+    if inside and replicas > inside and replicas % inside:
+        reading.default(
+            "optimizer_shard_size", f"{replicas}: a hybrid shares in nodes of {inside}, which {replicas} devices do not fill"
+        )
+        inside = 0
     micro = options.positive_int(*BATCH, default=job.batch)
     if not options.has(*BATCH):
         reading.default("micro_batch_size", f"{job.batch}: the program's own")
@@ -108,7 +114,7 @@ def plan_of(options: Section, job: Job) -> Plan:
     reading.stop_if_problems()
     assert found is not None
     model, sequence = found
-    shards = min(replicas, sharing.inside or replicas) * context
+    shards = min(replicas, inside or replicas) * context
     document = reading.annotated(job.dialect, options.values)
     return reading.plan(
         model=model,

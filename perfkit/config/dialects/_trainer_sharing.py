@@ -48,24 +48,24 @@ class Sharing:
     unknown: tuple[str, ...] = ()
 
 
-def sharing_of(options: Section) -> Sharing:
-    """How the arguments share; every bad value is noted."""
+def sharing_of(options: Section, batch: int) -> Sharing:
+    """How the arguments share; every bad value is noted. `batch` are the samples of a device that the program takes by itself."""
     deepspeed, fsdp = options.raw("deepspeed", "deepspeed_config"), options.raw("fsdp")
     if deepspeed not in (None, False, True, ""):
         if fsdp:
             options.reading.problem("fsdp", f"{shown(fsdp)} stands beside deepspeed, which shares too; keep one")
-        return _of_deepspeed(options, deepspeed)
+        return _of_deepspeed(options, deepspeed, batch)
     if deepspeed is True:  # Bare: the script has its own settings, DeepSpeed-Chat's --zero_stage.
         level = min(3, options.integer("zero_stage", default=0))
         return Sharing(framework="deepspeed", level=level, engine=_plain_engine(level))
     return _of_fsdp(options, fsdp) if fsdp else Sharing()
 
 
-def _of_deepspeed(options: Section, value: object) -> Sharing:
+def _of_deepspeed(options: Section, value: object, batch: int) -> Sharing:
     reading = options.reading
     if isinstance(value, Mapping):
         own = Reading(reading.document, lines=_inside(reading.lines, options.path("deepspeed")))
-        return _shared_by(options, own, value, "deepspeed")
+        return _shared_by(options, own, value, "deepspeed", batch)
     named = str(value)
     file = file_beside(reading.document.path, named)
     if file is None:
@@ -78,20 +78,20 @@ def _of_deepspeed(options: Section, value: object) -> Sharing:
         return Sharing(framework="deepspeed")
     reading.note(say("{name} says what DeepSpeed shares", name=file.name))
     own, _ = Reading.of(Document(name=file.name, text=text, path=file), Parsed(parsed.values, parsed.lines))
-    return _shared_by(options, own, parsed.values, file.name)
+    return _shared_by(options, own, parsed.values, file.name, batch)
 
 
 def _inside(lines: Mapping[str, int], place: str) -> dict[str, int]:
     return {key.removeprefix(f"{place}."): line for key, line in lines.items() if key.startswith(f"{place}.")}
 
 
-def _shared_by(options: Section, own: Reading, values: Mapping[str, Any], name: str) -> Sharing:
+def _shared_by(options: Section, own: Reading, values: Mapping[str, Any], name: str, batch: int) -> Sharing:
     """What DeepSpeed's settings share; its problems are told with their place, and those between both files."""
     top = Section(own, "", values)
     engine = engine_of(top)
     own.used.add("train_batch_size")
     for key, other in SAME.items():
-        stated, wanted = top.raw(key), options.values.get(other, 8 if other.startswith("per_") else 1)
+        stated, wanted = top.raw(key), options.values.get(other, batch if other.startswith("per_") else 1)
         if isinstance(stated, int) and isinstance(wanted, int) and stated != wanted:
             own.problem(key, f'{stated} is not {other} = {wanted}, which the library refuses; write "auto" or {wanted}')
     for problem in own.problems:

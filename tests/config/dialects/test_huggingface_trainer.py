@@ -248,6 +248,23 @@ def test_swift_has_defaults_of_its_own():
     assert any(line.startswith("train_type = lora") for line in plan.document.defaulted)
 
 
+def test_the_batch_that_swift_takes_by_itself_agrees_with_deepspeed(tmp_path):
+    engine = {"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": "auto"}}
+    (tmp_path / "ds.json").write_text(json.dumps(engine))
+    options = "--model Qwen/Qwen3-8B --num_train_epochs 1 --max_length 2048 --deepspeed ds.json"
+    (tmp_path / "run.sh").write_text(f"NPROC_PER_NODE=8 swift sft {options}\n")
+    assert read_config(tmp_path / "run.sh").workload.micro_batch_size == 1
+
+
+@pytest.mark.parametrize(("devices", "shared"), [(4, 4), (12, 12), (16, 8)])
+def test_a_hybrid_shares_in_nodes_that_are_full(devices, shared):
+    options = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2 --bf16 True --fsdp hybrid_shard"
+    plan = read_text(f"accelerate launch --num_processes {devices} run_clm.py {options}\n", "run.sh")
+    assert (plan.num_devices, plan.parallel.optimizer_shard_size) == (devices, shared)
+    told = "optimizer_shard_size = 12: a hybrid shares in nodes of 8, which 12 devices do not fill"
+    assert (told in plan.document.defaulted) is (devices == 12)
+
+
 def test_yaml_and_json_say_the_same():
     values = {"model_name_or_path": "Qwen/Qwen3-8B", "per_device_train_batch_size": 2, "bf16": True, "max_length": 2048}
     yaml = read_text("".join(f"{key}: {value}\n" for key, value in values.items()), "sft.yaml")
