@@ -59,12 +59,7 @@ STEPS = Table(
         Column("computing_ns", "int", "device computing, overlaps counted once", nullable=True),
         Column("communication_ns", "int", "device communicating, hidden or not", nullable=True),
         Column("overlapped_ns", "int", "communication hidden behind computing", nullable=True),
-        Column(
-            "exposed_communication_ns",
-            "int",
-            "communication with no computing at the same time, without the bubble",
-            nullable=True,
-        ),
+        Column("exposed_communication_ns", "int", "communication while nothing computes, without the bubble", nullable=True),
         Column("bubble_ns", "int", "waiting for another pipeline stage", nullable=True),
         Column("free_ns", "int", "neither computing nor communicating", nullable=True),
         Column("copy_ns", "int", "of free_ns: the device only copied memory", nullable=True),
@@ -384,22 +379,8 @@ TABLES: Mapping[str, Table] = MappingProxyType(
     {
         table.name: table
         for table in (
-            *(
-                STEPS,
-                STEP_PARTS,
-                KERNELS,
-                COLLECTIVES,
-                WAITS,
-                LINKS,
-                GROUPS,
-                HOST,
-                CALL_SUMS,
-                LAUNCHES,
-                UTILIZATION,
-                KERNEL_COUNTERS,
-                LOG,
-            ),
-            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, INCIDENTS, QUEUES, COUNTERS, COVERAGE, ACCOUNTS),
+            *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, CALL_SUMS, LAUNCHES, UTILIZATION, KERNEL_COUNTERS, LOG),
+            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, INCIDENTS, QUEUES, COUNTERS, COVERAGE, ACCOUNTS, WAITS),
         )
     }
 )
