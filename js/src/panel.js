@@ -248,7 +248,8 @@ class Panel {
   /** A table for which there is room stands to the right of all that comes before it. */
   drawPair(room) {
     this.pair.style.setProperty("--pk-beside", `${room}ch`);
-    if (this.pair.isConnected === room > 0) return;
+    const paired = this.pair.parentNode === this.root; // also of a panel that is not on the page yet
+    if (paired === room > 0) return;
     const below = this.below();
     const focused = document.activeElement;
     if (room) this.pair.replaceChildren(el("div", { class: "pk-left" }, ...below.slice(0, -1)), this.tableBox);

@@ -61,17 +61,20 @@ def members(
 def arrivals(rows: pd.DataFrame) -> pd.DataFrame:
     """Who came last, one row an operation (the index) of rows of `members`.
 
-    `latest_rank` (null unless the order is known and several came), `latest_start_ns`, `late_ns` (behind the second latest: what
-    only that rank costs), `spread_ns` (behind the first); null where the order of arrival is not known.
+    `latest_rank` (null unless the order is known and several came, or their tasks all wait for one rank), `latest_start_ns`,
+    `late_ns` (behind the second latest: what only that rank costs), `spread_ns` (behind the first); null where the order of arrival
+    is not known.
     """
     ordered = rows.sort_values(["instance", "start_ns", "rank"], kind="stable")
     last = ordered.drop_duplicates("instance", keep="last").set_index("instance")
     second = ordered[ordered.duplicated("instance", keep="last")].drop_duplicates("instance", keep="last").set_index("instance")
     told = ordered.groupby("instance")[["num_seen", "basis"]].first()
     timed = told["basis"].isin(("arrival", "partial")).astype(bool)
+    whom = rows.groupby("instance")["waits_for"]
+    named = whom.first().where(whom.nunique() == 1)
     return pd.DataFrame(
         {
-            "latest_rank": last["rank"].astype("Int64").where(timed & (told["num_seen"] > 1)),
+            "latest_rank": last["rank"].astype("Int64").where(timed & (told["num_seen"] > 1)).fillna(named),
             "latest_start_ns": last["start_ns"].where(timed),
             "late_ns": (last["start_ns"] - second["start_ns"]).reindex(told.index).where(timed),
             "spread_ns": rows.groupby("instance")["late_ns"].max(),

@@ -176,6 +176,10 @@ def test_the_table_of_waiting_has_the_rank_that_was_not_read():
     table.plot()
 
 
+def test_the_table_of_operations_names_it_too():
+    assert load(TWO_OF_EIGHT, cache=False).collectives()["latest_rank"].tolist() == [6, 6, 5, 6]
+
+
 def test_a_timeline_has_the_waits_of_the_rank_alone_but_not_who_its_peers_are():
     run = load(ONE_OF_EIGHT, cache=False)
     waits = run.frame("waits")
