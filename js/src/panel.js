@@ -318,6 +318,7 @@ class Panel {
         el("figcaption", {}, el("span", {}, part.title), copyButton(part.text)),
         part.folded ? el("details", { open: opened[at] ?? false }, el("summary", {}, t("Details")), text) : text);
     });
+    this.tablesVersion = details.version ?? 0;
     this.drawTables(details.tables ?? []);
     this.notes.hidden = this.sentence.hidden || this.notes.children.length === 0;
     this.watchDetails();
@@ -328,7 +329,7 @@ class Panel {
   drawTables(tables) {
     for (const content of tables) {
       if (!this.tables.has(content.name)) {
-        this.tables.set(content.name, new Table((row) => this.send({ type: "row", table: content.name, row })));
+        this.tables.set(content.name, new Table((row) => this.send({ type: "row", table: content.name, row, version: this.tablesVersion })));
       }
       const table = this.tables.get(content.name);
       const text = JSON.stringify(content);

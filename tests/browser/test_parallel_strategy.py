@@ -14,11 +14,14 @@ def test_limits_rows_and_a_plan_by_hand_by_keyboard(open_page: OpenPage):
     search, compared = (page.locator(f'section[data-panel="{name}"]') for name in ("which-strategies-fit", "the-plans-compared"))
     sentence = search.locator(".pk-sentence")
     expect(sentence).to_contain_text("fit 57.2")
+    first = compared.locator("tbody").filter(has_text="1 plan").locator("tr").first
+    expect(first).to_be_visible()
+    before = compared.locator(".pk-sentence").inner_text()
     limit = search.get_by_label("Memory limit, exact")
     limit.fill("40")
     limit.press("Enter")
     expect(sentence).to_contain_text("fit 40.0")
-    first = compared.locator("tbody").filter(has_text="1 plan").locator("tr").first
+    expect(compared.locator(".pk-sentence")).not_to_have_text(before)
     row = compared.locator("tr[tabindex]").nth(2)
     expect(row).to_be_visible()
     expect(compared.locator(".pk-tables")).to_have_attribute("aria-busy", "false")

@@ -53,6 +53,7 @@ _FIELDS: dict[str, Any] = {
     "unit": int | str,
     "units": list[int | str],
     "values": dict[str, _Data],
+    "version": int,
     "width": int | float,
 }
 TYPES: dict[str, tuple[str, ...]] = {
@@ -64,7 +65,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "undo": (),
     "cancel": ("rank",),
     "select": ("chart", "datum", "start", "end", "units"),
-    "row": ("table", "row"),
+    "row": ("table", "row", "version"),
     "browse": ("name", "folder"),
     "upload": ("name", "step", "file", "bytes"),
     # the header and the loader

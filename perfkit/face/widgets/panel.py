@@ -26,6 +26,7 @@ from perfkit.core.texts import say, t, told
 from perfkit.face.charts.spec import split, unchecked
 from perfkit.face.widgets._beside import Beside
 from perfkit.face.widgets._chart_words import in_words
+from perfkit.face.widgets._drawn_tables import DrawnTables
 from perfkit.face.widgets._shared_values import SharedValues
 from perfkit.face.widgets._uploads import Uploads
 from perfkit.face.widgets.answer import Answer, Code, Whole
@@ -120,7 +121,7 @@ class PanelView(View):
         self._waiting: dict[str, Any] = {}  # what was asked for before the options that it is one of could be made
         self._seq, self._version = 0, 0
         self._notes: dict[str, str] = {}
-        self._tables: dict[str, Table] = {}
+        self._tables = DrawnTables()
         self._beside = Beside()
         self._uploads = Uploads(name, frozenset(control.path for control in panel.controls if isinstance(control, PathPicker)))
         self._before: State | None = None
@@ -154,9 +155,8 @@ class PanelView(View):
         elif kind == "select" and panel.on_select is not None:
             select, chart, datum = panel.on_select, self._drawn(message["chart"]), message["datum"]
             self._ask(lambda state: select(state, chart, datum))
-        elif kind == "row" and panel.on_row is not None and message["table"] in self._tables:  # not drawn anew meanwhile
+        elif kind == "row" and panel.on_row is not None and (row := self._tables.row(message)) is not None:
             choose, table = panel.on_row, message["table"]
-            row = self._tables[table].row(int(message["row"]))
             self._ask(lambda state: choose(state, table, row))
         elif kind == "action" and panel.empty is not None:
             self._ask(panel.empty.fill)
@@ -332,7 +332,8 @@ class PanelView(View):
         tables = {name: table if isinstance(table, Table) else Table(frame=table) for name, table in whole.tables.items()}
         contents = [table_content(name, table) for name, table in tables.items()]
         with self.lock, self.hold_sync():
-            self.answer, self._tables = whole, tables
+            self.answer = whole
+            self._tables.draw(self._version, tables)
             self._draw_controls()
             self.details = {
                 "version": self._version,

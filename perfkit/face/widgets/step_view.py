@@ -117,8 +117,8 @@ class StepView(PanelView):
         """What the visitor did. A choice of a row or mark needs no answer of this step; everything else gets one."""
         kind, sets = message.get("type"), self._recipe.sets
         if sets is not None and kind in ("row", "select"):
-            datum = message["datum"] if kind == "select" else self._tables[message["table"]].row(int(message["row"]))
-            if datum.get(self._recipe.choose) is not None:
+            datum = message["datum"] if kind == "select" else self._tables.row(message)
+            if datum is not None and datum.get(self._recipe.choose) is not None:
                 sets.set(datum[self._recipe.choose])
             return
         self._must_show |= kind not in ("row", "select")

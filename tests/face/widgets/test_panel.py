@@ -11,6 +11,7 @@ import pytest
 
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.face.charts import theme
+from perfkit.face.widgets._drawn_tables import KEPT
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.control import Choice, Number, Slider
 from perfkit.face.widgets.page_state import PageState, page_state
@@ -125,6 +126,29 @@ def test_a_chosen_row_or_mark_makes_the_next_state():
     view.on_message({"type": "select", "chart": "bars", "datum": {"rank": 1}})
     view.wait()
     assert view.state["rank"] == 1
+
+
+def test_a_row_is_the_one_that_stood_there_when_it_was_clicked():
+    """The page shows the tables before until the newest arrive: what is clicked there is not what the newest have in its place."""
+    shown = Panel(
+        title="steps",
+        start={"first": 0, "row": None},
+        compute=lambda state: state["first"],
+        view=lambda first: Answer({}, {"rows": pd.DataFrame({"row": range(first, first + 3)})}, ""),
+        controls=(Slider("first", low=0, high=100),),
+        on_row=lambda state, _table, row: {**state, "row": row["row"]},
+    )
+    view = open_panel(shown)
+    view.wait()
+    versions = [view.details["version"]]
+    for first in range(10, 10 * (KEPT + 1), 10):
+        view.set({"first": first})
+        view.wait()
+        versions.append(view.details["version"])
+    for version, meant in ((versions[1], 11), (versions[-1], 10 * KEPT + 1), (versions[0], 10 * KEPT + 1)):  # the last: forgotten
+        view.on_message({"type": "row", "table": "rows", "row": 1, "version": version})
+        view.wait()
+        assert view.state["row"] == meant
 
 
 def test_an_option_that_is_gone_gives_way_to_the_first_and_is_named():
