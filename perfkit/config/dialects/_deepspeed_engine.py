@@ -35,8 +35,11 @@ class Engine:
         return ACCUMULATED.get(self.sums) or summed_in(dtype, shared=self.stage > 0)
 
 
-def engine_of(top: Section) -> Engine:
-    """The engine that a section of settings describes; every bad value is noted."""
+def engine_of(top: Section, *, usual_dtype: str = "float32") -> Engine:
+    """The engine that a section of settings describes; every bad value is noted.
+
+    `usual_dtype` is the precision where the settings have no section for any: "" where the program that reads them adds its own.
+    """
     zero = top.section("zero_optimization")
     stage = zero.integer("stage", default=0)
     if stage > 3:
@@ -48,7 +51,7 @@ def engine_of(top: Section) -> Engine:
         stages=top.section("pipeline").positive_int("stages", default=1),
         context=top.positive_int("sequence_parallel_size", default=1),
         experts=experts_of(top),
-        dtype=_dtype(top),
+        dtype=_dtype(top, usual_dtype),
         sums=top.section("data_types").word("grad_accum_dtype", default="", allowed=ACCUMULATED),
         optimizer=top.section("optimizer").word("type", default=""),
     )
@@ -64,7 +67,7 @@ def experts_of(top: Section) -> int:
     return spread.positive_int("autoep_size", default=1) if spread.flag("enabled", default=False) else 1
 
 
-def _dtype(top: Section) -> str:
+def _dtype(top: Section, usual: str) -> str:
     """The precision that is on; "" where the script decides it."""
     given = {name: top.section(name) for name in PRECISIONS if top.has(name)}
     enabled = [name for name, section in given.items() if section.has("enabled") and section.flag("enabled", default=False)]
@@ -72,6 +75,8 @@ def _dtype(top: Section) -> str:
         top.reading.problem("fp16.enabled", "fp16 and bf16 are both enabled, which DeepSpeed refuses; keep one")
     if enabled:
         return PRECISIONS[enabled[0]]
+    if not given:
+        return usual
     return "" if any(section.values.get("enabled") == "auto" for section in given.values()) else "float32"
 
 

@@ -49,8 +49,11 @@ class Sharing:
 
 
 def sharing_of(options: Section, batch: int) -> Sharing:
-    """How the arguments share; every bad value is noted. `batch` are the samples of a device that the program takes by itself."""
-    deepspeed, fsdp = options.raw("deepspeed", "deepspeed_config"), options.raw("fsdp")
+    """How the arguments share; every bad value is noted. `batch` are the samples of a device that the program takes by itself.
+
+    What the file leaves to its caller (`fsdp=args.fsdp`) is taken for switched off, and said.
+    """
+    deepspeed, fsdp = (_stated(options, *keys) for keys in (("deepspeed", "deepspeed_config"), ("fsdp",)))
     if deepspeed not in (None, False, True, ""):
         if fsdp:
             options.reading.problem("fsdp", f"{shown(fsdp)} stands beside deepspeed, which shares too; keep one")
@@ -59,6 +62,14 @@ def sharing_of(options: Section, batch: int) -> Sharing:
         level = min(3, options.integer("zero_stage", default=0))
         return Sharing(framework="deepspeed", level=level, engine=_plain_engine(level))
     return _of_fsdp(options, fsdp) if fsdp else Sharing()
+
+
+def _stated(options: Section, *keys: str) -> Any:
+    value = options.raw(*keys)
+    if not (isinstance(value, str) and "$" in value):
+        return value
+    options.reading.default(keys[0], f"off: the file leaves it to {value.removeprefix('$')}")
+    return None
 
 
 def _of_deepspeed(options: Section, value: object, batch: int) -> Sharing:
@@ -70,15 +81,23 @@ def _of_deepspeed(options: Section, value: object, batch: int) -> Sharing:
     file = file_beside(reading.document.path, named)
     if file is None:
         return _by_name(reading, named)
+    found = _opened(options, "deepspeed", file)
+    if found is None:
+        return Sharing(framework="deepspeed")
+    reading.note(say("{name} says what DeepSpeed shares", name=file.name))
+    return _shared_by(options, *found, file.name, batch)
+
+
+def _opened(options: Section, key: str, file: Path) -> tuple[Reading, Mapping[str, Any]] | None:
+    """A JSON file that an argument names, to be read; None for one that is broken, which is noted."""
     text = _json_object.plain(file.read_text(encoding="utf-8", errors="replace"))
     try:
         parsed = _json_object.parse(text, file.name)
     except InputError as error:
-        reading.problem("deepspeed", f"{file.name}: {error.problems[0]}")
-        return Sharing(framework="deepspeed")
-    reading.note(say("{name} says what DeepSpeed shares", name=file.name))
+        options.reading.problem(key, f"{file.name}: {error.problems[0]}")
+        return None
     own, _ = Reading.of(Document(name=file.name, text=text, path=file), Parsed(parsed.values, parsed.lines))
-    return _shared_by(options, own, parsed.values, file.name, batch)
+    return own, parsed.values
 
 
 def _inside(lines: Mapping[str, int], place: str) -> dict[str, int]:
@@ -88,7 +107,7 @@ def _inside(lines: Mapping[str, int], place: str) -> dict[str, int]:
 def _shared_by(options: Section, own: Reading, values: Mapping[str, Any], name: str, batch: int) -> Sharing:
     """What DeepSpeed's settings share; its problems are told with their place, and those between both files."""
     top = Section(own, "", values)
-    engine = engine_of(top)
+    engine = engine_of(top, usual_dtype="")  # accelerate adds the section that is missing (`set_mixed_precision`)
     own.used.add("train_batch_size")
     for key, other in SAME.items():
         stated, wanted = top.raw(key), options.values.get(other, batch if other.startswith("per_") else 1)
@@ -135,7 +154,7 @@ def _of_fsdp(options: Section, value: object) -> Sharing:
             near = difflib.get_close_matches(word, (*FSDP, *FSDP_ALSO), n=1, cutoff=0)[0]
             options.reading.problem("fsdp", f"{shown(word)} must be one of {', '.join((*FSDP, *FSDP_ALSO))}; nearest is {near}")
     kind = chosen[0] if chosen else "full_shard"
-    config = options.section("fsdp_config") if isinstance(options.values.get("fsdp_config"), Mapping) else None
+    config = _fsdp_settings(options)
     repeats = config is not None and config.flag("activation_checkpointing", "fsdp_activation_checkpointing", default=False)
     level = FSDP[kind]
     if config is not None and config.raw("reshard_after_forward", "fsdp_reshard_after_forward") is False:
@@ -148,6 +167,20 @@ def _of_fsdp(options: Section, value: object) -> Sharing:
         repeats=repeats,
         unread=(("fsdp: offload", moved),) if "offload" in words else (),
     )
+
+
+def _fsdp_settings(options: Section) -> Section | None:
+    """The settings of FSDP, in a section or in the JSON file that it names; None where there are none here."""
+    stated = options.values.get("fsdp_config")
+    if isinstance(stated, Mapping):
+        return options.section("fsdp_config")
+    file = file_beside(options.reading.document.path, stated) if isinstance(stated, str) else None
+    found = None if file is None else _opened(options, "fsdp_config", file)
+    if file is None or found is None:
+        return None
+    options.asked("fsdp_config")
+    options.reading.note(say("{name} says what FSDP does", name=file.name))
+    return Section(found[0], "", found[1])
 
 
 def file_beside(path: Path | None, named: str) -> Path | None:

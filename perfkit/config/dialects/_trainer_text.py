@@ -23,6 +23,12 @@ MEMBER = re.compile(rf"\"(?:{NAMES})\"\s*:")
 KEYWORD = re.compile(rf"(?<!\w)(?:{NAMES}|bf16|fp16|output_dir|learning_rate|gradient_accumulation_steps)\s*=(?!=)")
 DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "WORLD_SIZE")
 """Variables of a script that say how many devices there are."""
+LAUNCHED_WITH = (
+    *DEVICES,
+    *("nproc_per_node", "nnodes", "num_gpus", "num_nodes", "num_processes", "include"),
+    *("config_file", "use_deepspeed", "use_fsdp", "mixed_precision"),
+)
+"""What a launch line says for a file of arguments, in torchrun's, DeepSpeed's and accelerate's words."""
 SWITCHES = {"true": True, "false": False, "yes": True, "no": False}
 
 

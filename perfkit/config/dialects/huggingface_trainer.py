@@ -145,4 +145,5 @@ DIALECT = Dialect(
         "batch": ("per_device_train_batch_size",),
         "seq_length": ("max_length", "max_seq_length", "block_size", "model_max_length"),
     },
+    launched_with=forms.LAUNCHED_WITH,
 )

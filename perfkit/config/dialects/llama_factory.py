@@ -113,4 +113,5 @@ DIALECT = Dialect(
         "batch": ("per_device_train_batch_size",),
         "seq_length": ("cutoff_len",),
     },
+    launched_with=forms.LAUNCHED_WITH,
 )

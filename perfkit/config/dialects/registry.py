@@ -39,9 +39,10 @@ def read_document(document: Document) -> Plan:
         note = say("read from a manifest of containers: what is written is the script that they run")
         return _with_note(read_document(replace(document, text=script)), note)
     found = recognised(document)
+    begun = started(document.text, document.path) if not found or any(one.launched_with for one in found) else None
+    if begun and (not found or _takes_options(begun)):
+        return _read_started(document, begun)
     if not found:
-        if begun := started(document.text, document.path):
-            return _read_started(document, begun)
         if why := unread_program(document.text):
             raise InputError(document.name, [why])
         wanted = [f"{dialect.title}: looks for {dialect.looks_for}" for dialect in dialects()]
@@ -57,6 +58,15 @@ def _with_note(plan: Plan, note: str) -> Plan:
     return plan if document is None else replace(plan, document=replace(document, notes=(*document.notes, note)))
 
 
+def _takes_options(begun: Started) -> bool:
+    """Whether what looks like a configuration are options beside a file that lies here, of a program that takes both."""
+    if begun.file is None:
+        return False
+    text = begun.file.read_text(encoding="utf-8", errors="replace")
+    found = recognised(Document(name=begun.named, text=text, path=begun.file))
+    return len(found) == 1 and bool(found[0].launched_with)
+
+
 def _read_started(document: Document, begun: Started) -> Plan:
     """The plan of the file of settings that a script starts a training with, where it lies beside it."""
     text = "" if begun.file is None else begun.file.read_text(encoding="utf-8", errors="replace")
@@ -64,9 +74,11 @@ def _read_started(document: Document, begun: Started) -> Plan:
     found = recognised(file)
     if len(found) != 1:
         raise InputError(document.name, [begun.told()])
-    changed, _ = found[0].edit(file, begun.anew)
-    plan = found[0].read(replace(file, text=changed))
-    keys = ", ".join(".".join(path) for path in begun.anew)
+    dialect = found[0]
+    anew = begun.changes({*dialect.launched_with, *dialect.parse(text, begun.named).values})
+    changed, _ = dialect.edit(file, anew)
+    plan = dialect.read(replace(file, text=changed))
+    keys = ", ".join(".".join(path) for path in anew)
     said = f"{begun.named}, which {document.name} starts" + (f"; its launch line wins over {keys}" if keys else "")
     if not isinstance(plan.document, Document):
         return plan

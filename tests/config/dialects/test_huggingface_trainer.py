@@ -443,6 +443,10 @@ num_machines: 1
 num_processes: 16
 {section}
 """
+TRAINED = """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")
+trainer = Trainer(model=model, args=TrainingArguments(output_dir="out", per_device_train_batch_size=2, bf16=True, {arguments}))
+"""
 LAUNCHED = "accelerate launch --config_file {file} run.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2\n"
 
 
@@ -493,3 +497,23 @@ def test_a_script_that_starts_a_file_by_accelerate_is_read_as_that_file(tmp_path
     (tmp_path / "sft.yaml").write_text("model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\nbf16: true\n")
     (tmp_path / "run.sh").write_text("accelerate launch --config_file acc.yaml src/train.py sft.yaml\n")
     assert read_config(tmp_path / "run.sh").workload.micro_batch_size == 2
+
+
+def test_what_the_file_leaves_to_its_caller_is_off_and_told():
+    plan = read_text(TRAINED.replace("{arguments}", "fsdp=args.fsdp, deepspeed=args.deepspeed"), "run.py")
+    assert (plan.parallel.optimizer_shard_size, plan.software.framework) == (1, "fsdp")
+    assert {"fsdp = off: the file leaves it to args.fsdp", "deepspeed = off: the file leaves it to args.deepspeed"} <= {
+        *plan.document.defaulted
+    }
+
+
+def test_the_file_of_fsdp_beside_it_is_read(tmp_path):
+    (tmp_path / "run.py").write_text(TRAINED.replace("{arguments}", 'fsdp="full_shard", fsdp_config="fsdp.json"'))
+    assert "fsdp_config" in dict(read_config(tmp_path / "run.py").document.unread), "a file that is not there is named"
+    (tmp_path / "fsdp.json").write_text('{"activation_checkpointing": true, "reshard_after_forward": false}')
+    plan = read_config(tmp_path / "run.py")
+    assert (plan.recompute.all_layers, plan.parallel.optimizer_shard_level) == (True, 2)
+    assert "fsdp_config" not in dict(plan.document.unread)
+    (tmp_path / "fsdp.json").write_text('{"activation_checkpointing": tru}')
+    with pytest.raises(InputError, match=r"line 3, fsdp_config: fsdp\.json: not JSON"):
+        read_config(tmp_path / "run.py")

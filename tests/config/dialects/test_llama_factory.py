@@ -238,3 +238,37 @@ def test_a_right_file_has_no_errors_and_a_paste_is_a_whole_configuration():
     (part,) = explain_fragment(FULL).parts
     assert part.kind == "configuration"
     assert {one.name: one.value for one in part.figures}["devices"] == 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [("{zero_optimization: {stage: 2}}", "bfloat16"), ("{zero_optimization: {stage: 2}, bf16: {enabled: auto}}", "bfloat16")],
+)
+def test_a_precision_that_deepspeed_does_not_state_is_the_one_of_the_arguments(settings, dtype):
+    assert of_full((DEEPSPEED, f"deepspeed: {settings}")).workload.dtype == dtype
+    assert of_full((DEEPSPEED, f"deepspeed: {settings}"), ("bf16: true", "fp16: true")).workload.dtype == "float16"
+
+
+def test_a_precision_that_deepspeed_switches_off_is_refused():
+    with pytest.raises(InputError, match="float32 is enabled beside the argument's bfloat16"):
+        of_full((DEEPSPEED, "deepspeed: {zero_optimization: {stage: 2}, bf16: {enabled: false}}"))
+
+
+@pytest.mark.parametrize(
+    ("line", "devices", "micro", "named"),
+    [
+        ("NNODES=2 NPROC_PER_NODE=4 llamafactory-cli train full.yaml", 8, 1, "NNODES, NPROC_PER_NODE"),
+        ("export NNODES=4\nllamafactory-cli train full.yaml per_device_train_batch_size=4", 32, 4, "per_device_train_batch_size"),
+        ("GPUS=4\ntorchrun --nproc_per_node $GPUS --nnodes=2 src/train.py full.yaml", 8, 1, "nproc_per_node, nnodes"),
+        ("torchrun --nproc_per_node 4 src/train.py full.yaml --per_device_train_batch_size 2", 4, 2, "per_device_train_batch_size"),
+        ("TOKEN=secret llamafactory-cli train full.yaml", 8, 1, ""),
+    ],
+)
+def test_what_starts_a_file_says_devices_and_keys_anew(tmp_path, line, devices, micro, named):
+    (tmp_path / "full.yaml").write_text(FULL, encoding="utf-8")
+    (tmp_path / "run.sh").write_text(line + "\n", encoding="utf-8")
+    plan = read_config(tmp_path / "run.sh")
+    assert (plan.num_devices, plan.workload.micro_batch_size) == (devices, micro)
+    assert named in plan.document.notes[0]
+    assert ("wins over" in plan.document.notes[0]) is bool(named)
+    assert "secret" not in str(plan.document)
