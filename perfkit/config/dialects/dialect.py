@@ -96,8 +96,8 @@ class Dialect:
     `detect` looks at the text, `read` gives a plan whose `document` is the annotated document, and `parse` what a text (with the
     name of its file) says also where it makes no plan. `settings` gives what a plan says by key path, `edit` changes such values
     in the text of a document, `new` makes a text of settings. `sizes` says which dotted keys state what checks compare; without it
-    they look at the plan alone. `launched_with` are options and variables of what starts a file that its plan reads as keys. One that
-    `yields` gives way where another one recognises a text too.
+    they look at the plan alone. `launched_with` are options and variables of what starts a file that its plan reads as keys. One
+    that `yields` gives way where another one recognises a text too.
     """
 
     name: str
