@@ -17,6 +17,7 @@ from perfkit.explain.diagnose import host
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.ledger import FAR_LONGER, causes
+from perfkit.record.overlap import Intervals
 
 GAP_LEAST = Threshold("gap-least", 2e3, "ns", "chosen: below this a queue feeds the device as fast as it can")
 
@@ -51,6 +52,25 @@ def waits(case: Case) -> pd.DataFrame:
     )
     found = pd.concat([once.reset_index()[COLUMNS], unknown[COLUMNS]], ignore_index=True).astype("int64")
     return found[(found["duration_ns"] >= case.limit(GAP_LEAST)).to_numpy(dtype=bool)].reset_index(drop=True)
+
+
+def late_beside(case: Case, rank: int, moving: Intervals, computing: Intervals, shift: int = 0) -> Intervals:
+    """When data move alone because the next kernel of their rank was launched late, while they still moved; none without launches.
+
+    That kernel had waited for its host and not for the data. `shift` is from the clock of the rank to that of the intervals.
+    """
+    rows = host.launches(case, rank)
+    none = Intervals(moving.starts[:0], moving.ends[:0])
+    if rows is None or rows.empty or not len(moving.starts):
+        return none
+    rows = rows[(rows["kind"] == "computing").fillna(False).to_numpy(dtype=bool)]
+    returned = rows["launch_ns"].astype("int64") + rows["launch_duration_ns"].fillna(0).astype("int64") + shift
+    latest = returned.groupby(rows["start_ns"].to_numpy(dtype=np.int64) + shift).max()
+    ends, next_starts = computing.ends[:-1], computing.starts[1:]
+    called = latest.reindex(next_starts).fillna(_LONG_AGO).to_numpy(dtype=np.int64)
+    at = np.searchsorted(moving.starts, called, side="right") - 1
+    late = (called > ends) & (called <= next_starts) & (at >= 0) & (called < moving.ends[at.clip(min=0)])
+    return Intervals(np.maximum(ends, moving.starts[at.clip(min=0)])[late], called[late])
 
 
 def stopped_steps(case: Case) -> pd.MultiIndex:

@@ -7,6 +7,7 @@ import pytest
 from perfkit.explain.diagnose import host, launching
 from perfkit.explain.diagnose.case import Case
 from perfkit.record.format import Sink
+from perfkit.record.overlap import Intervals, union
 from tests.explain.diagnose.made import US, run_of
 
 
@@ -87,3 +88,27 @@ def test_what_a_device_idles_for_data_is_not_for_launches():
     assert launching.waits(fed).empty
     (idle_ns,) = launching.waits(recorded((-20, 0, 100), (400, 412, 100)))["duration_ns"]
     assert idle_ns == 312 * US
+
+
+@pytest.mark.parametrize(("launched", "moved_until", "late_us"), [(250, 600, 150), (250, 240, 0), (90, 600, 0)])
+def test_data_that_move_until_a_late_launch_wait_for_the_host_and_else_the_kernel_waits_for_them(
+    launched: int, moved_until: int, late_us: int
+):
+    """Kernels from 0 to 100 us and from 300 us; data move from 50 us. A kernel launched while they move had no need of them."""
+    common = {
+        "rank": 0, "step": 1, "name": "MatMul", "kind": ["computing", "computing", "communication"],
+        "start_ns": [0, 300 * US, 50 * US], "duration_ns": [100 * US, 100 * US, (moved_until - 50) * US], "stream": ["0", "0", "1"],
+    }  # fmt: skip
+    sink = Sink()
+    sink.add("steps", rank=0, step=1, start_ns=0, duration_ns=700 * US)
+    sink.add("kernels", **common, type="MatMul")
+    called = [-20 * US, (launched - 10) * US, 0]
+    sink.add("launches", **common, thread="1", launch_ns=called, launch_duration_ns=10 * US)
+    starts, ends = ([time * US for time in times] for times in ((0, 300), (100, 400)))
+    moving, computing = union([50 * US], [moved_until * US]), union(starts, ends)
+    for shift in (0, 7 * US):  # of the clock of the rank, in which launches are, to that of the intervals
+        there = [Intervals(one.starts + shift, one.ends + shift) for one in (moving, computing)]
+        found = launching.late_beside(Case(run_of(sink)), 0, *there, shift)
+        assert list(zip(found.starts, found.ends, strict=True)) == [(100 * US + shift, (100 + late_us) * US + shift)] * bool(
+            late_us
+        )

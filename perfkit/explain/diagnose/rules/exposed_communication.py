@@ -2,7 +2,8 @@
 
 What is measured: transfers (waiting for late ranks left out) of groups whose communication can be hidden, that is all but tensor
 parallel ones and the transfers of a pipeline; how much of it runs beside kernels; and how much of it comes after the last kernel
-of the backward pass although parts of it were ready before. Tensor parallel communication is exposed by nature and not judged.
+of the backward pass although parts of it were ready before. Tensor parallel communication is exposed by nature and not judged,
+nor what is alone because the kernels beside it were launched late, while it ran: that is `host-bound`.
 Where the plan of the run is known, so is how much of it its software leaves exposed: only what is beyond that is a finding.
 
 What to do: overlap gradients with the backward pass (buckets, gradient overlap of the distributed optimizer), split micro batches
@@ -18,7 +19,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
-from perfkit.explain.diagnose import host, planned
+from perfkit.explain.diagnose import host, launching, planned
 from perfkit.explain.diagnose.advice import SMALLER_BUCKETS, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
@@ -159,7 +160,8 @@ def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
         end = begin + group["duration_ns"].to_numpy(dtype=np.int64)
         wait = group["wait_ns"].fillna(0).to_numpy(dtype=np.int64)
         moving = union(begin + wait, end)
-        exposed = moving.total_ns - overlap_ns(moving, computing)
+        of_host = launching.late_beside(case, rank, moving, computing, shift)
+        exposed = moving.total_ns - overlap_ns(moving, computing) - of_host.total_ns
         last = float((end - begin - wait)[int(end.argmax())])
         sums["transfer"] += moving.total_ns
         sums["exposed"] += exposed
