@@ -35,6 +35,9 @@ const drawHeader = follow((root, content) => {
       "aria-current": chip.state === "current" ? "step" : null,
     }, el("span", { class: "pk-chip-id" }, chip.id), ` ${chip.label}`));
   });
+  const states = new Set(content.chips.map((chip) => chip.state));
+  const marks = [["done", `\u2713 ${t("done")}`], ["next", `\u2192 ${t("comes next")}`]].filter(([state]) => states.has(state));
+  if (marks.length) chips.push(el("li", { class: "pk-strip-key" }, marks.map(([, text]) => text).join(", ")));
   const strip = chips.length ? el("ol", { class: "pk-strip", "aria-label": t("cycle") }, chips) : null;
   const title = document.querySelector(".content .lead > h1");
   document.querySelector(".content .lead > .pk-strip")?.remove();

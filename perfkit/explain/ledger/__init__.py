@@ -131,10 +131,10 @@ class Ledger(Shown):
     def waterfall(self, *, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> pd.DataFrame:
         """The mean step of these ranks by cause, the largest first and unexplained last.
 
-        `cause`, `words`, `who` (the rank that lost most of it, -1: none in particular), `ns` (whole, they sum to the mean step),
-        `share` (0 to 1).
+        `cause` (of unexplained time with what it is spent in, `unexplained/communication`), `words`, `who` (the rank that lost most
+        of it, -1: none in particular), `ns` (whole, they sum to the mean step), `share` (0 to 1).
         """
-        rows = self.of(ranks=ranks, steps=steps).entries
+        rows = _with_what_lacks(self.of(ranks=ranks, steps=steps).entries)
         count = max(1, len(rows[["rank", "step"]].drop_duplicates()))
         sums = rows.groupby("cause", sort=True)["ns"].sum()
         by_rank = rows.groupby(["cause", "who"])["ns"].sum()
@@ -143,7 +143,7 @@ class Ledger(Shown):
         table["words"] = [causes.words_of(cause) for cause in table["cause"]]
         table["who"] = table["cause"].map(most.set_index("cause")["who"]).fillna(NOBODY).astype("int64")
         table["share"] = table["ns"] / max(1, int(table["ns"].sum()))
-        last = (table["cause"] == causes.UNEXPLAINED).to_numpy(dtype=bool)
+        last = table["cause"].str.startswith(causes.UNEXPLAINED).to_numpy(dtype=bool)
         order = np.lexsort((-table["ns"].to_numpy(), last))
         return table.iloc[order][["cause", "words", "who", "ns", "share"]].reset_index(drop=True)
 
@@ -153,6 +153,13 @@ class Ledger(Shown):
         sums = self.modules.groupby(["module", "cause"], sort=True)["ns"].sum()
         table = sums.index.to_frame(index=False).assign(ns=_means(sums, count))
         return table.sort_values("ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _with_what_lacks(rows: pd.DataFrame) -> pd.DataFrame:
+    """The entries with what unexplained time is spent in as the second part of its cause."""
+    lacks = ((rows["cause"] == causes.UNEXPLAINED) & rows["detail"].notna()).to_numpy(dtype=bool)
+    full = causes.UNEXPLAINED + "/" + rows["detail"].astype("object").astype(str)
+    return rows.assign(cause=rows["cause"].astype("object").where(~lacks, full))
 
 
 def _means(sums: pd.Series, count: int) -> np.ndarray:

@@ -47,6 +47,10 @@ WORDS: Mapping[str, str] = {
     LATENCY: "from launch to start",
     DEVICE: "between two kernels that were launched in time",
     UNEXPLAINED: "unexplained",
+    "unexplained/communication": "unexplained, in operations among ranks",
+    "unexplained/idle": "unexplained, the device does nothing",
+    "unexplained/kernels": "unexplained, kernels are missing",
+    "unexplained/step": "unexplained, of the step only its length is known",
 }
 
 LOADERS = re.compile(

@@ -49,7 +49,8 @@ def waterfall(rows: Rows) -> alt.LayerChart:
 
 def waterfall_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows that `waterfall` draws, of a table of `Ledger.waterfall`: small causes as one before what is unexplained."""
-    large = ((table["share"] >= LEAST) | (table["cause"] == "unexplained")).to_numpy(dtype=bool)
+    unexplained = table["cause"].str.startswith("unexplained")
+    large = ((table["share"] >= LEAST) | (unexplained & ~unexplained.duplicated())).to_numpy(dtype=bool)
     shown = table[large]
     small = int(table.loc[~large, "ns"].sum())
     entries = [

@@ -10,6 +10,7 @@ import argparse
 import sys
 from typing import Any
 
+from perfkit.core import settings
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
@@ -27,7 +28,9 @@ def _run(arguments: argparse.Namespace) -> int:
     def make() -> dict[str, Any]:
         return _document(arguments)
 
-    document = make() if arguments.baseline else document_of(arguments.run, "diagnose", make)
+    # A kept document has sentences in English alone, without the form by which they have another language.
+    is_kept = not arguments.baseline and (arguments.json or settings.language() == "en")
+    document = document_of(arguments.run, "diagnose", make) if is_kept else make()
     if arguments.json:
         print_document(document)
     else:

@@ -197,6 +197,8 @@ def _chips(page: str, stand: Standing, order: CycleOrder) -> list[dict[str, str]
     existing = {found.number: found.name for found in pages(settings.pages_folder())}
     walked = CLASSIC if order == "classic" else STATES
     waiting = [state for state in walked if missing.get(state)]
+    own = [stage for stage in walked if page[:2] in CYCLE[STATES.index(stage)][3]]  # a page may serve two states; it shows one
+    here = next((stage for stage in own if stage in waiting[:1]), own[0] if own else "")
     chips = []
     for stage in walked:
         id_, label, english, numbers = CYCLE[STATES.index(stage)]
@@ -212,7 +214,7 @@ def _chips(page: str, stand: Standing, order: CycleOrder) -> list[dict[str, str]
             why = f"{work}. {t('Missing')}: {', '.join(map(told, missing[stage]))}" + (
                 "" if state == "next" else f" ({t('after')} {waiting[0]})"
             )
-        if page[:2] in numbers:
+        if stage == here:
             state = "current"
         chips.append({"id": id_, "label": t(label), "state": state, "why": why, "href": page_link(names[0]) if names else ""})
     return chips
