@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.core.shortening import width_of
+from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.table import Table, table_content
 
 MOST_CH = 100
 """A wider table leaves its charts no room on any screen."""
 MOST_COLUMNS = 8
 LEAST_ROWS = 4
-"""A shorter table costs less height below its charts than width beside them."""
+"""A shorter table costs less height below its charts than width beside them, unless these are narrow themselves."""
 PADDING_CH = 3
 """Of a cell, and of a table's card, both sides together."""
 LONGEST_CH = 40
@@ -29,7 +30,7 @@ class Beside:
         self._known: tuple[Any, ...] = ()
         self._room_ch = 0
 
-    def room_ch(self, charts: Mapping[str, Any], tables: Any) -> int:
+    def room_ch(self, charts: Mapping[str, Figure], tables: Any) -> int:
         """Characters of the widest lines of the table; 0 for one that does not stand beside `charts`.
 
         `tables` is what an answer has: one of which the tables are still to be made has none yet.
@@ -41,12 +42,17 @@ class Beside:
         own = table if isinstance(table, Table) else Table(frame=table)
         known = (*charts, name, *own.frame.columns)
         if known != self._known:
-            self._known, self._room_ch = known, _room_ch(own)
+            self._known, self._room_ch = known, _room_ch(own, 1 if all(map(_is_narrow, charts.values())) else LEAST_ROWS)
         return self._room_ch
 
 
-def _room_ch(table: Table) -> int:
-    if table.look or len(table.frame) < LEAST_ROWS or len(table.frame.columns) > MOST_COLUMNS:
+def _is_narrow(figure: Figure) -> bool:
+    """Whether a chart is as wide as what it shows, so much a mark, and not as wide as its card."""
+    return isinstance(getattr(figure.chart, "width", None), dict)
+
+
+def _room_ch(table: Table, least_rows: int) -> int:
+    if table.look or len(table.frame) < least_rows or len(table.frame.columns) > MOST_COLUMNS:
         return 0
     columns = table_content("", table)["columns"]
     room = PADDING_CH + sum(PADDING_CH + min(LONGEST_CH, _widest_ch(column)) for column in columns)

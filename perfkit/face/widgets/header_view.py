@@ -169,10 +169,14 @@ CLASSIC = ("goal", "measure", "analyse", "memory", "strategy", "predict", "align
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the open round (else the last one) lacks, by state, and the reasons of what was skipped; both empty without a round."""
+    """What the open round (else the last one) lacks, by state, and the reasons of what was skipped; both empty without a round.
+
+    In a round that is decided nothing comes next.
+    """
 
     missing: Mapping[str, list[str]] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
+    is_decided: bool = False
 
 
 def standing(project: Project | None) -> Standing:
@@ -185,7 +189,8 @@ def standing(project: Project | None) -> Standing:
         if not rounds:
             return Standing()
         row = next((row for row in rounds if not row["verdict"]), rounds[-1])
-        return Standing(log.missing(row["number"]), {item["state"]: item["reason"] for item in row["skipped"]})
+        skipped = {item["state"]: item["reason"] for item in row["skipped"]}
+        return Standing(log.missing(row["number"]), skipped, is_decided=bool(row["verdict"]))
     except PerfkitError:
         # The pages of the log say what is wrong with it; the header of every other page must still open.
         return Standing()
@@ -210,10 +215,9 @@ def _chips(page: str, stand: Standing, order: CycleOrder) -> list[dict[str, str]
         elif missing and not missing[stage]:
             state, why = "done", f"{work}: {t('done')}"
         elif missing:
-            state = "next" if stage == waiting[0] else "blocked"
-            why = f"{work}. {t('Missing')}: {', '.join(map(told, missing[stage]))}" + (
-                "" if state == "next" else f" ({t('after')} {waiting[0]})"
-            )
+            state = "open" if stand.is_decided else "next" if stage == waiting[0] else "blocked"
+            after = f" ({t('after')} {waiting[0]})" if state == "blocked" else ""
+            why = f"{work}. {t('Missing')}: {', '.join(map(told, missing[stage]))}{after}"
         if stage == here:
             state = "current"
         chips.append({"id": id_, "label": t(label), "state": state, "why": why, "href": page_link(names[0]) if names else ""})

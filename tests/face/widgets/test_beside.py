@@ -10,10 +10,12 @@ import pytest
 
 from perfkit.core.texts import told
 from perfkit.face.widgets._beside import LEAST_ROWS, MOST_CH, MOST_COLUMNS, Beside
+from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.panel import Panel, PanelView
 from perfkit.face.widgets.table import Table
 
-CHARTS = {"chart": alt.Chart(pd.DataFrame({"x": [1]})).mark_bar().encode(x="x:Q")}
+BARS = alt.Chart(pd.DataFrame({"x": [1]})).mark_bar().encode(x="x:Q")
+CHARTS = {"chart": Figure(chart=BARS)}
 
 
 def _frame(rows: int = LEAST_ROWS, **columns: Any) -> pd.DataFrame:
@@ -53,6 +55,12 @@ def test_words_of_the_language_are_measured(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_what_does_not_fit_stands_below(tables: Any) -> None:
     assert Beside().room_ch(CHARTS, tables) == 0
+
+
+def test_beside_a_chart_that_is_narrow_itself_there_is_room_for_a_short_one() -> None:
+    narrow = {"chart": Figure(chart=BARS.properties(width={"step": 64}))}
+    assert Beside().room_ch(narrow, {"short": _frame(rows=1)}) > 0
+    assert Beside().room_ch(narrow | CHARTS, {"short": _frame(rows=1)}) == 0
 
 
 def test_a_table_alone_has_the_line_to_itself() -> None:

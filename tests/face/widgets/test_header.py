@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from perfkit.face import widgets
+from perfkit.face.widgets.header_view import CYCLE
 from perfkit.project import create_project
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
@@ -31,6 +32,17 @@ def test_evidence_makes_a_state_done_and_the_page_shown_is_current(tmp_path, mon
     assert {id_ for id_, chip in found.items() if chip["state"] == "done"} == {"S1", "S3", "S6", "S7"}
     assert found["S4"]["state"] == "current"
     assert found["S0"]["why"] == "State the goal and measure the start. Missing: accuracy rule"
+    assert not {"next", "blocked"} & {chip["state"] for chip in found.values()}, "it is decided: nothing comes next"
+
+
+def test_a_page_of_two_states_shows_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFKIT_PROJECT", str(demo(tmp_path / "d").folder))
+    shown = {
+        page: [id_ for id_, chip in chips(f"{page}_page").items() if chip["state"] == "current"]
+        for _, _, _, own in CYCLE
+        for page in own
+    }
+    assert {page: len(ids) for page, ids in shown.items()} == dict.fromkeys(shown, 1)
 
 
 def test_the_open_round_counts_and_not_the_last_decided_one(tmp_path, monkeypatch):
