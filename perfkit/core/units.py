@@ -121,9 +121,9 @@ def format_ratio(value: float | None, digits: int = 3) -> str:
 
 
 def format_change(ratio: float | None, digits: int = 3) -> str:
-    """A relative change as percent with its sign: `format_change(-0.1427)` is '-14.3 %'."""
+    """A relative change as percent with its sign: `format_change(-0.1427)` is '-14.3 %'; none is '0 %'."""
     text = format_ratio(ratio, digits)
-    if ratio is None or ratio < 0:
+    if not ratio or ratio < 0:
         return text
     return f"< +{text[2:]}" if text.startswith("<") else f"+{text}"
 

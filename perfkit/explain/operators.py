@@ -76,7 +76,7 @@ def operator_totals(run: Run, *, rank: int, by: Grouping = "name", core: str = C
     """The kernels of a rank in all recorded steps: one row a `by`, the most time first.
 
     Columns: `name` (of the group), `type`, `core` (in the words of `core_label`), `count`, `total_ns`, `mean_ns`, `share` (of the
-    kernels chosen, 0 to 1), `gain_ratio` (share s / (1 - s): what throughput gains at most without it). `core` chooses one unit,
+    kernels chosen, 0 to 1), `gain_without_ratio` (share s / (1 - s): what throughput gains at most without it). `core` chooses one unit,
     all that compute, or all. Raises InputError if there are no such kernels.
     """
     rows = run.frame("kernels", ranks=[rank], columns=["name", "type", "core", "kind", "duration_ns"])
@@ -97,7 +97,7 @@ def operator_totals(run: Run, *, rank: int, by: Grouping = "name", core: str = C
     ).reset_index()
     table["mean_ns"] = (table["total_ns"] / table["count"]).round().astype("int64")
     table["share"] = table["total_ns"] / max(1, int(table["total_ns"].sum()))
-    table["gain_ratio"] = (table["share"] / (1 - table["share"])).where(table["share"] < 1)
+    table["gain_without_ratio"] = (table["share"] / (1 - table["share"])).where(table["share"] < 1)
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -82,7 +82,7 @@ def test_rates_and_sizes_have_prefixes():
 
 def test_ratios_are_percent():
     assert format_ratio(0.57545) == "57.5 %"
-    assert [format_change(ratio) for ratio in (-0.1427, 0.0, 0.02)] == ["-14.3 %", "+0 %", "+2.00 %"]
+    assert [format_change(ratio) for ratio in (-0.1427, 0.0, 0.02)] == ["-14.3 %", "0 %", "+2.00 %"]
 
 
 def test_a_share_that_nobody_reads_is_told_as_below_what_one_reads():

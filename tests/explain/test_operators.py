@@ -114,9 +114,9 @@ def test_communication_is_left_out_unless_asked_for(ascend: Run):
 
 def test_the_gain_of_a_share_is_s_over_one_minus_s(ascend: Run):
     table = operator_totals(ascend, rank=0)
-    assert table["gain_ratio"].tolist() == pytest.approx([share / (1 - share) for share in table["share"]])
+    assert table["gain_without_ratio"].tolist() == pytest.approx([share / (1 - share) for share in table["share"]])
     alone = operator_totals(ascend, rank=0, by="core", core="cube")
-    assert alone["gain_ratio"].isna().all(), "without all of it there is nothing left to gain from"
+    assert alone["gain_without_ratio"].isna().all(), "without all of it there is nothing left to gain from"
 
 
 def test_a_column_that_tells_nothing_is_left_out(ascend: Run, kineto: Run):

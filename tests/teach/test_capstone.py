@@ -25,7 +25,7 @@ def test_who_chooses_right_in_all_rounds_has_all_points(here):
     assert told == "All six rounds are done: 1860 became 2562 tokens/s/device, 1.38 times."
     assert notes[-1] == "120 of 120 points."
     assert set(walk(here).to_frame()["points"]) == {20}
-    assert set(walk(here).to_frame()["off by"]) == {"+0 %"}
+    assert set(walk(here).to_frame()["off by"]) == {"0 %"}
     assert next_options(here) == ()
 
 

@@ -247,7 +247,8 @@ WRITERS: Mapping[str, Callable[[Request], Snippet]] = {
 }
 
 _PROFILER = "the schedule of the profiler"
-_LOOP = dict.fromkeys(("step times", "timeline"), _PROFILER)
+_ON_NPU = "activities=[ProfilerActivity.CPU, ProfilerActivity.NPU]"
+_ON_GPU = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _MEGATRON = "--profile --use-pytorch-profiler"
 
 SWITCHES: Mapping[str, Mapping[str, str]] = {
@@ -270,7 +271,8 @@ SWITCHES: Mapping[str, Mapping[str, str]] = {
         "layout": "enable_profiling: True, keep the YAML file beside the profile",
     },
     "mindspore": {
-        **_LOOP,
+        "step times": _PROFILER,
+        "timeline": _ON_NPU,
         "kernels": "ProfilerActivity.NPU",
         "collectives": "profiler_level=ProfilerLevel.Level1",
         "links": "profiler_level=ProfilerLevel.Level1",
@@ -280,7 +282,8 @@ SWITCHES: Mapping[str, Mapping[str, str]] = {
         "layout": "parallel_strategy=True",
     },
     "pytorch": {
-        **_LOOP,
+        "step times": _PROFILER,
+        "timeline": _ON_GPU,
         "kernels": "ProfilerActivity.CUDA",
         "collectives": "ProfilerActivity.CUDA on all ranks",
         "links": "ProfilerActivity.CUDA on all ranks",
@@ -290,7 +293,8 @@ SWITCHES: Mapping[str, Mapping[str, str]] = {
         "layout": "torch.distributed before the profiler",
     },
     "torch-npu": {
-        **_LOOP,
+        "step times": _PROFILER,
+        "timeline": _ON_NPU,
         "kernels": "ProfilerActivity.NPU",
         "collectives": "profiler_level=ProfilerLevel.Level1",
         "links": "profiler_level=ProfilerLevel.Level1",

@@ -127,7 +127,7 @@ def link_matrix(rows: Rows) -> alt.LayerChart:
         y=alt.Y(f"{down}:O", title=ENDS[down], axis=alt.Axis(labelOverlap=True)),
     )
     cells = base.mark_rect(cursor="pointer").encode(
-        color=alt.Color("gb_per_s:Q", title="GB/s", scale=alt.Scale(scheme=theme.SEQUENTIAL)),
+        color=alt.Color("gb_per_s:Q", title="GB/s", scale=alt.Scale(scheme=theme.SEQUENTIAL, zero=True)),
         tooltip=[
             alt.Tooltip("source:O", title="from rank"),
             alt.Tooltip("target:O", title="to rank"),

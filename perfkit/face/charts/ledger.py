@@ -35,12 +35,12 @@ def waterfall(rows: Rows) -> alt.LayerChart:
     """
     base = alt.Chart(alt.NamedData("ledger"))
     y = alt.Y("cause:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=alt.Axis(labelLimit=320))
-    scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))
+    scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))  # without a legend: each cause says its kind
     bars = base.mark_bar(cornerRadius=1).encode(
         x=alt.X("from_ms:Q", title="mean step of a rank (ms)", scale=theme.labelled_scale()),
         x2=alt.X2("to_ms:Q"),
         y=y,
-        color=alt.Color("kind:N", title=None, scale=scale),
+        color=alt.Color("kind:N", scale=scale, legend=None),
         tooltip=[alt.Tooltip("cause:N"), alt.Tooltip("label:N", title="of a step")],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=alt.X("to_ms:Q"), y=y, text=alt.Text("label:N"))

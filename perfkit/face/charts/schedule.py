@@ -141,8 +141,8 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
         alt.Chart(alt.NamedData("memory"))
         .mark_bar(cornerRadius=1)
         .encode(
-            x=alt.X("stage:N", title="stage", sort=None, axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("gib:Q", title="GiB", stack="zero"),
+            x=alt.X("gib:Q", title="peak of one device (GiB)", stack="zero"),
+            y=alt.Y("stage:N", title="stage", sort=None),
             color=alt.Color("part:N", title=None, sort=parts, scale=alt.Scale(domain=parts, range=colors)),
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("stage:N"), alt.Tooltip("part:N"), theme.tooltip("gib", "bytes", title="GiB")],
@@ -151,9 +151,9 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
     rule = (
         alt.Chart(alt.NamedData("limit"))
         .mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4])
-        .encode(y=alt.Y("gib:Q"), tooltip=[theme.tooltip("gib", "bytes", title="limit (GiB)")])
+        .encode(x=alt.X("gib:Q"), tooltip=[theme.tooltip("gib", "bytes", title="limit (GiB)")])
     )
-    return theme.with_rows(alt.LayerChart(layer=[bars, rule], width="container", height=240), rows)
+    return theme.with_rows(alt.LayerChart(layer=[bars, rule], width="container", height={"step": 24}), rows)
 
 
 def memory_rows(parts_bytes: dict[str, Sequence[int]], limit_bytes: int | None) -> Rows:

@@ -62,9 +62,9 @@ def _print_ledger(document: dict[str, Any], out: TextIO) -> None:
     for module in sorted(by_module, key=by_module.__getitem__, reverse=True)[:MODULES]:
         figures = f"  {format_ns(by_module[module]):>8} {format_ratio(by_module[module] / whole):>7}"
         say(out, figures, " ", told(in_form("computing in {module}", module=module or told("no module"))))
-    share = document["explained_share"]
     form = "explained {explained_share}, unexplained {unexplained_share}"
-    say(out, Styled(told(in_form(form, explained_share=share, unexplained_share=1 - share)), "bold"))
+    shares = {name: document[name] for name in ("explained_share", "unexplained_share")}
+    say(out, Styled(told(in_form(form, **shares)), "bold"))
 
 
 def _print_part(words: str, piece: tuple[int, int, int], style: Style, out: TextIO) -> None:
