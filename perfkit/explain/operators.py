@@ -76,8 +76,8 @@ def operator_totals(run: Run, *, rank: int, by: Grouping = "name", core: str = C
     """The kernels of a rank in all recorded steps: one row a `by`, the most time first.
 
     Columns: `name` (of the group), `type`, `core` (in the words of `core_label`), `count`, `total_ns`, `mean_ns`, `share` (of the
-    kernels chosen, 0 to 1), `gain_without_ratio` (share s / (1 - s): what throughput gains at most without it). `core` chooses one unit,
-    all that compute, or all. Raises InputError if there are no such kernels.
+    kernels chosen, 0 to 1), `gain_without_ratio` (share s / (1 - s): what throughput gains at most without it). `core` chooses one
+    unit, all that compute, or all. Raises InputError if there are no such kernels.
     """
     rows = run.frame("kernels", ranks=[rank], columns=["name", "type", "core", "kind", "duration_ns"])
     cores = [core_label(*pair) for pair in zip(rows["core"].astype("object"), rows["kind"].astype("object"), strict=True)]
