@@ -109,6 +109,7 @@ _CALLED: Mapping[str, str] = MappingProxyType(
         "overlapped_ns": "hidden communication",
         "pipeline_stage": "stage",
         "tokens_ratio": "tokens over the mean",
+        "untold_communication_share": "communication not all members of which were read",
         "wait_ratio": "share of waiting",
     }
 )
@@ -175,14 +176,15 @@ def listed(values: Mapping[str, Any]) -> str:
 def column(name: str, values: Sequence[Any]) -> tuple[str, float, int]:
     """Of a column: the unit in which it is shown, how much of the value's own unit one of it is, and the digits of its cells.
 
-    One prefix serves the whole column, so that its cells can be compared; it is that of the median. Shares become percent.
+    One prefix serves the whole column, so that its cells can be compared; it is that of the median, and of mere zeros the second
+    largest (ms, GiB). Shares become percent.
     """
     found = quantity(name)
     if found is None:
         return "", 1, 3
     known = [abs(value) for value in values if isinstance(value, int | float) and value and math.isfinite(value)]
-    typical = statistics.median(known) if known else 1
-    size, unit = next(((size, unit) for size, unit in found.prefixes if typical >= size), found.prefixes[-1])
+    least = statistics.median(known) if known else found.prefixes[:2][-1][0]
+    size, unit = next(((size, unit) for size, unit in found.prefixes if least >= size), found.prefixes[-1])
     return unit, size, found.digits
 
 

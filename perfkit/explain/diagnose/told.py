@@ -119,7 +119,7 @@ def missing_table(diagnosis: Diagnosis) -> pd.DataFrame:
 
 def unplaced_table(diagnosis: Diagnosis) -> pd.DataFrame:
     """What of the recording has no step or no cause because it was not recorded, as text: `what` and `value`."""
-    return _titled(_figures(diagnosis.unplaced), "Not placed")
+    return _titled(_figures(diagnosis.unplaced), "Not told apart")
 
 
 def failed_table(diagnosis: Diagnosis) -> pd.DataFrame:

@@ -89,7 +89,7 @@ def mfu_told(points: pd.DataFrame) -> str:
     """Where one's own MFU lies among published runs of about as many devices (half to twice), in a sentence."""
     own, published = points[points["device"] == OWN], points[points["device"] != OWN]
     if own.empty:
-        return say("{runs} published runs; MFU and devices of your own log are not known yet.", runs=len(published))
+        return say("{runs} published runs; to place your own log both its MFU and its devices must be known.", runs=len(published))
     devices, share = int(own["num_devices"].iloc[0]), float(own["mfu"].iloc[0])
     near = published[published["num_devices"].between(devices / 2, devices * 2)]["mfu"]
     if near.empty:
