@@ -132,7 +132,7 @@ def test_page_01_agrees_with_what_the_command_line_keeps_of_the_log(tmp_path: Pa
 
 def test_page_11_agrees_with_the_summary():
     page = run_page("11_step_breakdown", path=OWN)
-    steps = page["where_the_step_went"].value["Ranks, slowest first"]
+    steps = page["where_the_step_went"].value[1]["Ranks, slowest first"]
     told = {(rank["rank"], step["step"]): step for rank in asked("summary", OWN)["ranks"] for step in rank["steps"]}
     assert len(steps) == 8
     for row in steps.to_dict("records"):

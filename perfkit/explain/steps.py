@@ -94,6 +94,33 @@ def compared_steps(steps: pd.DataFrame) -> pd.DataFrame:
     ).dropna(axis="columns", how="all")
 
 
+PARTS_TOLD = {
+    "computing_ns": say("computing"),
+    "exposed_communication_ns": say("communication that nothing hides"),
+    "bubble_ns": say("the bubble of the pipeline"),
+    "free_ns": say("time in which it does nothing"),
+}
+
+
+def slowest_told(steps: pd.DataFrame) -> Said:
+    """Which rank of `typical_steps` takes longest, and the largest part of its step, in a sentence."""
+    if steps.empty:
+        return say("No step was recorded.")
+    row = steps.loc[steps["duration_ns"].idxmax()]
+    parts = row[[name for name in PARTS_TOLD if name in row]].dropna().astype("int64")
+    form = (
+        "Rank {rank} takes longest, {duration_ns} in step {step}"
+        if len(steps) > 1
+        else "Rank {rank} takes {duration_ns} in step {step}"
+    )
+    told = say(form, rank=str(int(row["rank"])), duration_ns=int(row["duration_ns"]), step=str(int(row["step"])))
+    if parts.empty or not int(row["duration_ns"]):
+        return say("{text}.", text=told)
+    part_ns, share = int(parts.max()), int(parts.max()) / int(row["duration_ns"])
+    form = "{text}; its largest part is {what}, {part_ns} ({part_share})."
+    return say(form, text=told, what=PARTS_TOLD[str(parts.idxmax())], part_ns=part_ns, part_share=share)
+
+
 def step_told(run: Run, *, rank: int, step: int) -> Said:
     """What a step is made of, how much communication it hides, and where to look next, in sentences."""
     breakdown, row = run.step_breakdown(rank, step), _of(run, rank, step)
