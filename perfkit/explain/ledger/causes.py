@@ -116,11 +116,12 @@ def why(cause: str) -> str:
         return cause
     if cause.startswith("work/"):
         return f"waiting/{cause.removeprefix('work/')}" if cause in APART else KERNELS
+    if cause.startswith(UNEXPLAINED):
+        return WAITING_UNTOLD
     return {
         NEITHER: "waiting/transfer",
         TRANSFER: "waiting/transfer",
         SLOW_TRANSFER: "waiting/slow link",
-        UNEXPLAINED: WAITING_UNTOLD,
     }.get(cause, "waiting/" + cause.removeprefix("host/"))
 
 

@@ -62,23 +62,26 @@ def check(case: Case) -> Verdict:
     steps = case.num_kernel_steps
     worst = totals.iloc[int(totals["won"].to_numpy().argmax())] / steps
     step_ns = case.step_ns or 1
-    hidden = 1.0 - float(worst["exposed"] / worst["transfer"]) if worst["transfer"] else 1.0
+    transfer, exposed, of_host = (float(worst[name]) for name in ("transfer", "exposed", "of_host"))
     evidence = {
-        "hideable_communication_ns": float(worst["transfer"]),
-        "exposed_ns": float(worst["exposed"]),
-        "hidden_ratio": hidden,
-        "exposed_share": float(worst["exposed"] / step_ns),
+        "hideable_communication_ns": transfer,
+        "exposed_ns": exposed,
+        "hidden_ratio": 1.0 - exposed / transfer if transfer else 1.0,
+        "exposed_share": exposed / step_ns,
+        **({"beside_late_launches_ns": of_host} if of_host else {}),
     }
-    large = worst["exposed"] >= case.limit(EXPOSED_SHARE) * step_ns
+    exposed -= of_host
+    hidden = 1.0 - exposed / transfer if transfer else 1.0
+    large = exposed >= case.limit(EXPOSED_SHARE) * step_ns
     late = worst["won"] >= case.limit(LATE_SHARE) * step_ns
     if hidden >= case.limit(HIDDEN_RATIO) or not (large or late):
         return Verdict((), evidence)
     planned_ns = planned.predicted_ns(case, *PLANNED)
     if planned_ns is not None:
         evidence["planned_exposed_ns"] = planned_ns
-        if worst["exposed"] <= planned.AS_PLANNED * planned_ns:
+        if exposed <= planned.AS_PLANNED * planned_ns:
             return Verdict((), evidence)
-    cost = float(max(worst["won"], worst["exposed"] - worst["last"] + worst["alone"] if large else 0.0))
+    cost = float(max(worst["won"], exposed - worst["last"] + worst["alone"] if large else 0.0))
     title = say("{exposed_ns} of communication in the mean step that could be hidden is not ({hidden_ratio} is)", **evidence)
     actions: tuple[Action, ...] = ACTIONS
     if worst["moved"] < MOSTLY * worst["transfer"]:
@@ -143,10 +146,12 @@ def _sample(case: Case, rows: pd.DataFrame) -> list[int]:
 def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
     """Sums over steps in ns: transfer, of it exposed, the last message of each step, and what earlier sending would win.
 
+    `of_host` is what of the exposed time is beside a launch that was late.
+
     `moved` is how long data move as the profiler states it, NaN where it does not.
     `alone` is what a message that is alone in its step would win in pieces, of which the last one stays: at most the backward pass.
     """
-    sums = dict.fromkeys(("transfer", "exposed", "last", "won", "alone", "moved"), 0.0)
+    sums = dict.fromkeys(("transfer", "exposed", "of_host", "last", "won", "alone", "moved"), 0.0)
     shift = case.run.clock.get(rank, 0)
     kernels = case.computing[case.computing["rank"] == rank]
     by_step = dict(iter(kernels.groupby("step")))
@@ -160,15 +165,16 @@ def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
         end = begin + group["duration_ns"].to_numpy(dtype=np.int64)
         wait = group["wait_ns"].fillna(0).to_numpy(dtype=np.int64)
         moving = union(begin + wait, end)
-        of_host = launching.late_beside(case, rank, moving, computing, shift)
-        exposed = moving.total_ns - overlap_ns(moving, computing) - of_host.total_ns
+        exposed = moving.total_ns - overlap_ns(moving, computing)
+        of_host_ns = launching.late_beside(case, rank, moving, computing, shift).total_ns
         last = float((end - begin - wait)[int(end.argmax())])
         sums["transfer"] += moving.total_ns
         sums["exposed"] += exposed
+        sums["of_host"] += of_host_ns
         sums["last"] += last
         sums["moved"] += float(group["transit_ns"].astype("float64").sum(skipna=False))
         if len(group) == 1:
-            sums["alone"] += min((1 - 1 / PIECES) * exposed, BACKWARD * computing.total_ns)
+            sums["alone"] += min((1 - 1 / PIECES) * (exposed - of_host_ns), BACKWARD * computing.total_ns)
         else:
             sums["won"] += _late_ns(begin + wait, end, computing.ends, last)
     return sums

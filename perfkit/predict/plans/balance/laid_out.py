@@ -85,11 +85,11 @@ class LaidOut:
             busy_share=busy_ns / max(1, self.step_ns),
             bubble_ratio=schedule.bubble_over_work,
         )
-        even_ns = self.even_ns or self.step_ns
-        if (change_ns := self.step_ns - even_ns) != 0:
-            longer = "{text} That is {change_ratio} longer than with an even split and its fastest recomputation."
-            shorter = "{text} That is {change_ratio} shorter than with an even split and its fastest recomputation."
-            text = say(longer if change_ns > 0 else shorter, text=text, change_ratio=abs(change_ns) / even_ns)
+        change_ns = self.step_ns - (self.even_ns or self.step_ns)
+        if change_ns:
+            longer = "{text} That is longer than with an even split and its fastest recomputation."
+            shorter = "{text} That is shorter than with an even split and its fastest recomputation."
+            text = say(longer if change_ns > 0 else shorter, text=text)
         notes: list[str] = [say("Assumed: {assumed}.", assumed=assumed) for assumed in problem.assumptions]
         over = [] if limit is None else [stage for stage, peak in enumerate(self.peak_bytes) if peak > limit]
         if over:
