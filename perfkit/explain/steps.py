@@ -106,7 +106,7 @@ def slowest_told(steps: pd.DataFrame) -> Said:
     """Which rank of `typical_steps` takes longest, and the largest part of its step, in a sentence."""
     if steps.empty:
         return say("No step was recorded.")
-    row = steps.loc[steps["duration_ns"].idxmax()]
+    row = steps.iloc[int(steps["duration_ns"].to_numpy(dtype="int64").argmax())]
     parts = row[[name for name in PARTS_TOLD if name in row]].dropna().astype("int64")
     form = (
         "Rank {rank} takes longest, {duration_ns} in step {step}"
