@@ -89,7 +89,7 @@ def late_rank(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> tuple[int, s
     least, next_least = by_wait.iloc[0], by_wait.iloc[1]
     if not (rows["basis"] == "recorded").all() or next_least["wait_ns"] <= CLEARLY * least["wait_ns"]:
         return None
-    held_up_ns = ranks.set_index("rank")["other_ns"].get(least["rank"])
+    held_up_ns = rows.loc[(rows["rank"] == least["rank"]).to_numpy(dtype=bool), "other_ns"].sum(min_count=1)
     if pd.notna(held_up_ns) and held_up_ns > next_least["wait_ns"]:  # it stands as long itself, by whatever that is told
         return None
     each_ns = least["wait_ns"] / num_steps(members)

@@ -18,7 +18,10 @@ COMPRESSING = frozenset({"onebitadam", "onebitlamb", "zerooneadam"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """Settings of DeepSpeed's engine; `dtype` is "" and `optimizer` too where the training script decides."""
+    """Settings of DeepSpeed's engine.
+
+    `dtype` is "" and `optimizer` too where the training script decides; `off` are precisions that are switched off.
+    """
 
     stage: int
     overlap: bool
@@ -27,6 +30,7 @@ class Engine:
     context: int
     experts: int
     dtype: str
+    off: tuple[str, ...]
     sums: str
     optimizer: str
 
@@ -38,7 +42,7 @@ class Engine:
 def engine_of(top: Section, *, usual_dtype: str = "float32") -> Engine:
     """The engine that a section of settings describes; every bad value is noted.
 
-    `usual_dtype` is the precision where the settings have no section for any: "" where the program that reads them adds its own.
+    `usual_dtype` is the precision where the settings enable none: "" where the program that reads them adds what they lack.
     """
     zero = top.section("zero_optimization")
     stage = zero.integer("stage", default=0)
@@ -52,6 +56,9 @@ def engine_of(top: Section, *, usual_dtype: str = "float32") -> Engine:
         context=top.positive_int("sequence_parallel_size", default=1),
         experts=experts_of(top),
         dtype=_dtype(top, usual_dtype),
+        off=tuple(
+            dtype for name, dtype in PRECISIONS.items() if top.has(name) and top.section(name).values.get("enabled") is False
+        ),
         sums=top.section("data_types").word("grad_accum_dtype", default="", allowed=ACCUMULATED),
         optimizer=top.section("optimizer").word("type", default=""),
     )
@@ -75,9 +82,7 @@ def _dtype(top: Section, usual: str) -> str:
         top.reading.problem("fp16.enabled", "fp16 and bf16 are both enabled, which DeepSpeed refuses; keep one")
     if enabled:
         return PRECISIONS[enabled[0]]
-    if not given:
-        return usual
-    return "" if any(section.values.get("enabled") == "auto" for section in given.values()) else "float32"
+    return "" if any(section.values.get("enabled") == "auto" for section in given.values()) else usual
 
 
 def summed_in(dtype: str, *, shared: bool) -> str:

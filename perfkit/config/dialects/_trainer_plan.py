@@ -14,7 +14,7 @@ from typing import Any
 from perfkit.config.dialects._deepspeed_engine import OPTIMIZERS
 from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Section, shown
-from perfkit.config.dialects._trainer_sharing import Sharing, sharing_of
+from perfkit.config.dialects._trainer_sharing import Sharing, sharing_of, with_settings_beside
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
@@ -80,6 +80,7 @@ class Job:
 
 def plan_of(options: Section, job: Job) -> Plan:
     """The plan of the arguments. Raises InputError with every problem, each with line, key and value."""
+    options = with_settings_beside(options)
     reading = options.reading
     named = options.word(*MODEL, default="")
     found = model_beside(reading, MODEL[0], "" if "$" in named else named)
@@ -202,9 +203,12 @@ def _dtype(options: Section, usual: str, sharing: Sharing) -> str:
     if half and short:
         options.reading.problem("fp16", "True stands beside bf16, which the library refuses; keep one")
     dtype = "bfloat16" if half or options.flag("pure_bf16", default=False) else "float16" if short else "float32"
-    stated = sharing.engine.dtype if sharing.engine else ""
+    stated, off = (sharing.engine.dtype, sharing.engine.off) if sharing.engine else ("", ())
     if stated and stated != dtype:
         told = f'{stated} is enabled beside the argument\'s {dtype}, which the library refuses; write "auto"'
+        options.reading.problem("deepspeed", told)
+    elif dtype in off:
+        told = f'{dtype} is switched off beside the argument that switches it on, which the library refuses; write "auto"'
         options.reading.problem("deepspeed", told)
     return "float8" if options.flag("fp8", default=False) else dtype
 

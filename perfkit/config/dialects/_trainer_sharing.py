@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ SAME = {
     "gradient_accumulation_steps": "gradient_accumulation_steps",
 }
 """Values of DeepSpeed's that the library refuses if they are not its own (`HfTrainerDeepSpeedConfig.fill_match`)."""
+
+
+LEFT_OPEN = {"deepspeed": re.compile(r"^\$(?!.*\.json$)\w+(?:\.\w+)+$"), "fsdp": re.compile(r"\$")}
+"""What the caller decides: of DeepSpeed's file the name tells something also where the folder before it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +70,7 @@ def sharing_of(options: Section, batch: int) -> Sharing:
 
 def _stated(options: Section, *keys: str) -> Any:
     value = options.raw(*keys)
-    if not (isinstance(value, str) and "$" in value):
+    if not (isinstance(value, str) and LEFT_OPEN[keys[0]].search(value)):
         return value
     options.reading.default(keys[0], f"off: the file leaves it to {value.removeprefix('$')}")
     return None
@@ -141,7 +145,7 @@ def _by_name(reading: Reading, named: str) -> Sharing:
 
 def _plain_engine(level: int) -> Engine:
     return Engine(
-        stage=level, overlap=level == 3, tensor=1, stages=1, context=1, experts=1, dtype="", sums="", optimizer=""
+        stage=level, overlap=level == 3, tensor=1, stages=1, context=1, experts=1, dtype="", off=(), sums="", optimizer=""
     )  # fmt: skip
 
 
@@ -154,7 +158,7 @@ def _of_fsdp(options: Section, value: object) -> Sharing:
             near = difflib.get_close_matches(word, (*FSDP, *FSDP_ALSO), n=1, cutoff=0)[0]
             options.reading.problem("fsdp", f"{shown(word)} must be one of {', '.join((*FSDP, *FSDP_ALSO))}; nearest is {near}")
     kind = chosen[0] if chosen else "full_shard"
-    config = _fsdp_settings(options)
+    config = options.section("fsdp_config") if isinstance(options.values.get("fsdp_config"), Mapping) else None
     repeats = config is not None and config.flag("activation_checkpointing", "fsdp_activation_checkpointing", default=False)
     level = FSDP[kind]
     if config is not None and config.raw("reshard_after_forward", "fsdp_reshard_after_forward") is False:
@@ -169,18 +173,15 @@ def _of_fsdp(options: Section, value: object) -> Sharing:
     )
 
 
-def _fsdp_settings(options: Section) -> Section | None:
-    """The settings of FSDP, in a section or in the JSON file that it names; None where there are none here."""
+def with_settings_beside(options: Section) -> Section:
+    """The arguments with the settings of FSDP that they name a JSON file of, where it lies here, as a section of their own."""
     stated = options.values.get("fsdp_config")
-    if isinstance(stated, Mapping):
-        return options.section("fsdp_config")
     file = file_beside(options.reading.document.path, stated) if isinstance(stated, str) else None
     found = None if file is None else _opened(options, "fsdp_config", file)
     if file is None or found is None:
-        return None
-    options.asked("fsdp_config")
+        return options
     options.reading.note(say("{name} says what FSDP does", name=file.name))
-    return Section(found[0], "", found[1])
+    return replace(options, values={**options.values, "fsdp_config": found[1]})
 
 
 def file_beside(path: Path | None, named: str) -> Path | None:

@@ -26,7 +26,9 @@ DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE"
 LAUNCHED_WITH = (
     *DEVICES,
     *("nproc_per_node", "nnodes", "num_gpus", "num_nodes", "num_processes", "include"),
-    *("config_file", "use_deepspeed", "use_fsdp", "mixed_precision"),
+    *("config_file", "use_deepspeed", "use_fsdp", "mixed_precision", "deepspeed_config_file", "zero_stage"),
+    *("offload_optimizer_device", "offload_param_device", "fsdp_sharding_strategy", "fsdp_offload_params"),
+    *("fsdp_activation_checkpointing", "fsdp_reshard_after_forward"),
 )
 """What a launch line says for a file of arguments, in torchrun's, DeepSpeed's and accelerate's words."""
 SWITCHES = {"true": True, "false": False, "yes": True, "no": False}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Mapping
 from dataclasses import replace
 
 from perfkit.config.dialects._started import Started, started
@@ -40,7 +42,7 @@ def read_document(document: Document) -> Plan:
         return _with_note(read_document(replace(document, text=script)), note)
     found = recognised(document)
     begun = started(document.text, document.path) if not found or any(one.launched_with for one in found) else None
-    if begun and (not found or _takes_options(begun)):
+    if begun and (not found or (_takes_options(begun) and not _is_python(document.text))):
         return _read_started(document, begun)
     if not found:
         if why := unread_program(document.text):
@@ -67,6 +69,15 @@ def _takes_options(begun: Started) -> bool:
     return len(found) == 1 and bool(found[0].launched_with)
 
 
+def _is_python(text: str) -> bool:
+    """Whether a text is a program of Python, in which a line that starts another one is an example."""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
 def _read_started(document: Document, begun: Started) -> Plan:
     """The plan of the file of settings that a script starts a training with, where it lies beside it."""
     text = "" if begun.file is None else begun.file.read_text(encoding="utf-8", errors="replace")
@@ -75,11 +86,13 @@ def _read_started(document: Document, begun: Started) -> Plan:
     if len(found) != 1:
         raise InputError(document.name, [begun.told()])
     dialect = found[0]
-    anew = begun.changes({*dialect.launched_with, *dialect.parse(text, begun.named).values})
-    changed, _ = dialect.edit(file, anew)
+    anew = begun.changes({key for key, value in dialect.parse(text, begun.named).values.items() if not isinstance(value, Mapping)})
+    counted = begun.counted(dialect.launched_with)
+    own, _ = dialect.edit(file, anew)
+    changed, _ = dialect.edit(replace(file, text=own), counted)
     plan = dialect.read(replace(file, text=changed))
-    keys = ", ".join(".".join(path) for path in anew)
+    keys = ", ".join(".".join(path) for path in (*counted, *anew))
     said = f"{begun.named}, which {document.name} starts" + (f"; its launch line wins over {keys}" if keys else "")
     if not isinstance(plan.document, Document):
         return plan
-    return replace(plan, document=replace(plan.document, notes=(said, *plan.document.notes)))
+    return replace(plan, document=replace(plan.document, text=own, notes=(said, *plan.document.notes)))

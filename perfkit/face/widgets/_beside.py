@@ -40,9 +40,10 @@ class Beside:
             return 0
         ((name, table),) = tables.items()
         own = table if isinstance(table, Table) else Table(frame=table)
-        known = (*charts, name, *own.frame.columns)
+        narrow = all(map(_is_narrow, charts.values()))
+        known = (*charts, narrow, name, *own.frame.columns)
         if known != self._known:
-            self._known, self._room_ch = known, _room_ch(own, 1 if all(map(_is_narrow, charts.values())) else LEAST_ROWS)
+            self._known, self._room_ch = known, _room_ch(own, 1 if narrow else LEAST_ROWS)
         return self._room_ch
 
 

@@ -514,6 +514,32 @@ def test_the_file_of_fsdp_beside_it_is_read(tmp_path):
     plan = read_config(tmp_path / "run.py")
     assert (plan.recompute.all_layers, plan.parallel.optimizer_shard_level) == (True, 2)
     assert "fsdp_config" not in dict(plan.document.unread)
+    (tmp_path / "fsdp.json").write_text('{"activation_checkpointing": "maybe", "nonsense": 1}')
+    with pytest.raises(InputError, match=r"fsdp_config.activation_checkpointing: 'maybe' must be"):
+        read_config(tmp_path / "run.py")
+    (tmp_path / "fsdp.json").write_text('{"nonsense": 1}')
+    assert "fsdp_config.nonsense" in str(
+        (read_config(tmp_path / "run.py").document.unread, read_config(tmp_path / "run.py").document.unknown)
+    )
     (tmp_path / "fsdp.json").write_text('{"activation_checkpointing": tru}')
     with pytest.raises(InputError, match=r"line 3, fsdp_config: fsdp\.json: not JSON"):
         read_config(tmp_path / "run.py")
+
+
+@pytest.mark.parametrize("named", ["$SCRIPT_DIR/ds_z3.json", "$(pwd)/ds_z3.json", "${CONFIG_DIR}/ds_z3.json", "$DS_CONFIG"])
+def test_a_file_of_deepspeed_in_a_folder_that_is_not_known_is_not_off(tmp_path, named):
+    (tmp_path / "ds_z3.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "run.sh").write_text(
+        f"deepspeed --num_gpus 8 run.py --deepspeed {named} --per_device_train_batch_size 2 --bf16 True"
+        " --model_name_or_path Qwen/Qwen3-8B\n"
+    )
+    plan = read_config(tmp_path / "run.sh")
+    assert (plan.software.framework, plan.parallel.optimizer_shard_size, plan.parallel.optimizer_shard_level) == ("deepspeed", 8, 3)
+
+
+def test_a_program_that_shows_how_to_start_it_is_read_itself(tmp_path):
+    (tmp_path / "sft.yaml").write_text("model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\n")
+    (tmp_path / "run.py").write_text('"""\npython run.py sft.yaml\n"""\n' + TRAINED.replace("{arguments}", ""))
+    assert read_config(tmp_path / "run.py").workload.micro_batch_size == 2
+    (tmp_path / "run.py").write_text('"""\npython run.py sft.yaml\n"""\n' + TRAINED.replace("=2", "=7").replace("{arguments}", ""))
+    assert read_config(tmp_path / "run.py").workload.micro_batch_size == 7

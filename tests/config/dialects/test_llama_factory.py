@@ -249,26 +249,98 @@ def test_a_precision_that_deepspeed_does_not_state_is_the_one_of_the_arguments(s
     assert of_full((DEEPSPEED, f"deepspeed: {settings}"), ("bf16: true", "fp16: true")).workload.dtype == "float16"
 
 
+def test_another_precision_that_is_off_is_none_that_is_missing():
+    settings = "{zero_optimization: {stage: 2}, fp16: {enabled: false}}"
+    assert of_full((DEEPSPEED, f"deepspeed: {settings}")).workload.dtype == "bfloat16"
+    with pytest.raises(InputError, match="float16 is enabled beside the argument's bfloat16"):
+        of_full((DEEPSPEED, f"deepspeed: {settings.replace('false', 'true')}"))
+
+
 def test_a_precision_that_deepspeed_switches_off_is_refused():
-    with pytest.raises(InputError, match="float32 is enabled beside the argument's bfloat16"):
+    with pytest.raises(InputError, match="bfloat16 is switched off beside the argument that switches it on"):
         of_full((DEEPSPEED, "deepspeed: {zero_optimization: {stage: 2}, bf16: {enabled: false}}"))
 
 
+def begun(tmp_path: Path, script: str, name: str = "run.sh"):
+    """The plan of a script beside the file."""
+    (tmp_path / "full.yaml").write_text(FULL, encoding="utf-8")
+    (tmp_path / name).write_text(script + "\n", encoding="utf-8")
+    return read_config(tmp_path / name)
+
+
 @pytest.mark.parametrize(
-    ("line", "devices", "micro", "named"),
+    ("script", "devices", "micro", "named"),
     [
         ("NNODES=2 NPROC_PER_NODE=4 llamafactory-cli train full.yaml", 8, 1, "NNODES, NPROC_PER_NODE"),
         ("export NNODES=4\nllamafactory-cli train full.yaml per_device_train_batch_size=4", 32, 4, "per_device_train_batch_size"),
         ("GPUS=4\ntorchrun --nproc_per_node $GPUS --nnodes=2 src/train.py full.yaml", 8, 1, "nproc_per_node, nnodes"),
         ("torchrun --nproc_per_node 4 src/train.py full.yaml --per_device_train_batch_size 2", 4, 2, "per_device_train_batch_size"),
-        ("TOKEN=secret llamafactory-cli train full.yaml", 8, 1, ""),
+        ("BS=4\nllamafactory-cli train full.yaml per_device_train_batch_size=$BS", 8, 4, "per_device_train_batch_size"),
+        ('llamafactory-cli train full.yaml "per_device_train_batch_size=4"', 8, 4, "per_device_train_batch_size"),
+        ("accelerate launch --num_processes 4 src/train.py full.yaml", 4, 1, "num_processes"),
     ],
 )
-def test_what_starts_a_file_says_devices_and_keys_anew(tmp_path, line, devices, micro, named):
-    (tmp_path / "full.yaml").write_text(FULL, encoding="utf-8")
-    (tmp_path / "run.sh").write_text(line + "\n", encoding="utf-8")
-    plan = read_config(tmp_path / "run.sh")
+def test_what_starts_a_file_says_devices_and_keys_anew(tmp_path, script, devices, micro, named):
+    plan = begun(tmp_path, script)
     assert (plan.num_devices, plan.workload.micro_batch_size) == (devices, micro)
-    assert named in plan.document.notes[0]
-    assert ("wins over" in plan.document.notes[0]) is bool(named)
-    assert "secret" not in str(plan.document)
+    assert f"wins over {named}" in plan.document.notes[0] or named in plan.document.notes[0].split("wins over ")[1]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "torchrun --nproc_per_node 4 src/train.py full.yaml\ntorchrun --nproc_per_node 1 src/eval.py --batch 4",
+        "CUDA_VISIBLE_DEVICES=0,1,2,3 llamafactory-cli train full.yaml\nCUDA_VISIBLE_DEVICES=0 llamafactory-cli export merge.yaml",
+        "python prep.py --num_processes 16 --bf16 false --cutoff_len 4096\ntorchrun --nproc_per_node 4 src/train.py full.yaml",
+        "CUDA_VISIBLE_DEVICES=0 python prep.py\nNPROC_PER_NODE=4 llamafactory-cli train full.yaml",
+        "torchrun --nproc_per_node 4 src/train.py full.yaml\ntorchrun --nproc_per_node 2 train.py --per_device_train_batch_size 4",
+        "accelerate launch --num_processes 4 --gradient_accumulation_steps 4 src/train.py full.yaml",
+        "torchrun --nproc_per_node 4 src/train.py full.yaml # per_device_train_batch_size=9",
+        "torchrun --nproc_per_node 4 src/train.py full.yaml && python eval.py per_device_train_batch_size=16",
+        "stage=3\nDATE=2025-13-45\nNPROC_PER_NODE=4 llamafactory-cli train full.yaml",
+        "for deepspeed in a b; do echo $deepspeed; done\nNPROC_PER_NODE=4 llamafactory-cli train full.yaml",
+        "NPROC_PER_NODE=4 llamafactory-cli train full.yaml per_device_train_batch_size=$UNKNOWN",
+        "NPROC_PER_NODE=4 llamafactory-cli train full.yaml output_dir=2025-01-01",
+    ],
+)
+def test_what_is_said_for_another_command_counts_nothing(tmp_path, script):
+    plan = begun(tmp_path, script)
+    assert (plan.num_devices, plan.workload.micro_batch_size, plan.num_micro_batches) == (4, 1, 2)
+    assert (plan.workload.dtype, plan.workload.seq_length, plan.parallel.optimizer_shard_level) == ("bfloat16", 1024, 3)
+
+
+def test_many_marks_of_yaml_in_a_variable_are_no_harm(tmp_path):
+    """What YAML would unfold nine times at each of its levels."""
+    levels = ", ".join(f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 40))
+    plan = begun(tmp_path, f'NNODES="{{a0: &a0 [x], {levels}}}" NPROC_PER_NODE=4 llamafactory-cli train full.yaml')
+    assert plan.num_devices == 4
+
+
+def test_what_a_launcher_says_is_neither_kept_nor_written(tmp_path):
+    script = "HF=hf_abcdefghijk\nNNODES=2 torchrun --nproc_per_node 4 src/train.py full.yaml --hub_token $HF --cutoff_len 512"
+    (tmp_path / "full.yaml").write_text(FULL + "hub_token: none\n", encoding="utf-8")
+    (tmp_path / "run.sh").write_text(script, encoding="utf-8")
+    plan = read_config(tmp_path / "run.sh")
+    assert (plan.num_devices, plan.workload.seq_length) == (8, 512)
+    written = write_config(plan)
+    assert "hf_abcdefghijk" not in str(plan.document) + written.text
+    assert "NNODES" not in written.text
+    assert "nproc_per_node" not in written.text
+    assert "cutoff_len: 512" in written.text
+
+
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [
+        ("--use_deepspeed --zero_stage 3", 3),
+        ("--zero_stage 1 --use_deepspeed", 1),
+        ("--use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP", 2),
+        ("--deepspeed_config_file ds2.json --use_deepspeed", 2),
+    ],
+)
+def test_options_of_accelerate_before_a_file_say_what_is_shared(tmp_path, options, level):
+    (tmp_path / "ds2.json").write_text('{"zero_optimization": {"stage": 2}}', encoding="utf-8")
+    (tmp_path / "sft.yaml").write_text("model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\nbf16: true\n")
+    (tmp_path / "run.sh").write_text(f"accelerate launch --num_processes 4 {options} src/train.py sft.yaml\n")
+    plan = read_config(tmp_path / "run.sh")
+    assert (plan.num_devices, plan.parallel.optimizer_shard_size, plan.parallel.optimizer_shard_level) == (4, 4, level)

@@ -90,3 +90,13 @@ def test_options_of_mindspeed_llm_give_the_model_without_its_empty_layers():
     named = {one.field for one in assumed(plan)}
     assert {"swap_optimizer", "schedules_method", "moe_token_dispatcher_type"} <= named
     assert plan.document.unknown == ()
+
+
+def test_a_variable_of_the_script_that_is_called_like_a_section_is_not_one(tmp_path):
+    (tmp_path / "train.toml").write_text(SMALL)
+    (tmp_path / "run.sh").write_text(
+        "model=llama3\npython convert.py --model llama --training 1\n"
+        "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file train.toml --training.seq_len 1024\n"
+    )
+    plan = read_config(tmp_path / "run.sh")
+    assert (plan.workload.seq_length, plan.num_devices) == (1024, 16)

@@ -81,7 +81,7 @@ def check(case: Case) -> Verdict:
         evidence["planned_exposed_ns"] = planned_ns
         if exposed <= planned.AS_PLANNED * planned_ns:
             return Verdict((), evidence)
-    cost = float(max(worst["won"], exposed - worst["last"] + worst["alone"] if large else 0.0))
+    cost = float(max(min(worst["won"], exposed), exposed - worst["last"] + worst["alone"] if large else 0.0))
     title = say("{exposed_ns} of communication in the mean step that could be hidden is not ({hidden_ratio} is)", **evidence)
     actions: tuple[Action, ...] = ACTIONS
     if worst["moved"] < MOSTLY * worst["transfer"]:
