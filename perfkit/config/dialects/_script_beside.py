@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 MAX_BYTES = 1_000_000
+NO_SCRIPTS = (".py", ".yaml", ".yml", ".json", ".toml")
+"""Ends of what a queue is given beside scripts."""
 
 
 def script_beside(path: Path | None, named: str) -> Path | None:

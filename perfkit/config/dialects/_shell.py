@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from perfkit.config.dialects._script_beside import script_beside
+from perfkit.config.dialects._script_beside import NO_SCRIPTS, script_beside
 from perfkit.config.dialects._shell_arguments import all_arguments, given, named_arguments, put
 from perfkit.config.dialects._shell_conditions import Conditions, emptied, is_test, length_of, line_of
 from perfkit.config.dialects._shell_syntax import (
@@ -357,7 +357,7 @@ class _Run:
         return False
 
     def _follow(self, named: str, arguments: Sequence[str]) -> bool:
-        file = script_beside(self.path, named) if self.calls else None
+        file = script_beside(self.path, named) if self.calls and not named.endswith(NO_SCRIPTS) else None
         if file is None:
             return False
         text = file.read_text(encoding="utf-8", errors="replace")

@@ -32,6 +32,7 @@ SAME = {
 """Values of DeepSpeed's that the library refuses if they are not its own (`HfTrainerDeepSpeedConfig.fill_match`)."""
 
 
+NAMED_LAST = re.compile(r"([\w.-]+\.json)['\")\]]*$")
 LEFT_OPEN = {"deepspeed": re.compile(r"^\$(?!.*\.json$)\w+(?:\.\w+)+$"), "fsdp": re.compile(r"\$")}
 """What the caller decides: of DeepSpeed's file the name tells something also where the folder before it is not known."""
 
@@ -82,6 +83,8 @@ def _of_deepspeed(options: Section, value: object, batch: int) -> Sharing:
         own = Reading(reading.document, lines=_inside(reading.lines, options.path("deepspeed")))
         return _shared_by(options, own, value, "deepspeed", batch)
     named = str(value)
+    if "$" in named and (last := NAMED_LAST.search(named)):  # os.path.join(HERE, "ds_z2.json")
+        named = last[1]
     file = file_beside(reading.document.path, named)
     if file is None:
         return _by_name(reading, named)
@@ -136,7 +139,7 @@ def _by_name(reading: Reading, named: str) -> Sharing:
     found = STAGE_IN_NAME.search(name)
     level = int(found[1]) if found else 3
     told = f"{name} is not beside this file, {'its name says it' if found else 'most share all'}; put it there"
-    if "." not in name:  # ms-swift's zero2, zero3_offload
+    if "." not in name and "$" not in name:  # ms-swift's zero2, zero3_offload
         told = f"the program's own settings of the name {name}"
     reading.default("optimizer_shard_level", f"{level}: {told}")
     unread = ((f"deepspeed: {name}", "time and memory: groups, precisions and what waits on the host, which that file says"),)
@@ -176,7 +179,7 @@ def _of_fsdp(options: Section, value: object) -> Sharing:
 def with_settings_beside(options: Section) -> Section:
     """The arguments with the settings of FSDP that they name a JSON file of, where it lies here, as a section of their own."""
     stated = options.values.get("fsdp_config")
-    file = file_beside(options.reading.document.path, stated) if isinstance(stated, str) else None
+    file = file_beside(options.reading.document.path, stated) if isinstance(stated, str) and options.values.get("fsdp") else None
     found = None if file is None else _opened(options, "fsdp_config", file)
     if file is None or found is None:
         return options

@@ -543,3 +543,10 @@ def test_a_program_that_shows_how_to_start_it_is_read_itself(tmp_path):
     assert read_config(tmp_path / "run.py").workload.micro_batch_size == 2
     (tmp_path / "run.py").write_text('"""\npython run.py sft.yaml\n"""\n' + TRAINED.replace("=2", "=7").replace("{arguments}", ""))
     assert read_config(tmp_path / "run.py").workload.micro_batch_size == 7
+
+
+@pytest.mark.parametrize("named", ['os.path.join(HERE, "ds_z2.json")', 'f"{root}/ds_z2.json"'])
+def test_a_file_of_deepspeed_that_python_joins_is_found_by_its_name(tmp_path, named):
+    (tmp_path / "ds_z2.json").write_text('{"zero_optimization": {"stage": 2}}')
+    (tmp_path / "run.py").write_text(TRAINED.replace("{arguments}", f"deepspeed={named}"))
+    assert read_config(tmp_path / "run.py").parallel.optimizer_shard_level == 2

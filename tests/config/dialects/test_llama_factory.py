@@ -309,6 +309,63 @@ def test_what_is_said_for_another_command_counts_nothing(tmp_path, script):
     assert (plan.workload.dtype, plan.workload.seq_length, plan.parallel.optimizer_shard_level) == ("bfloat16", 1024, 3)
 
 
+TWO = "--per_device_train_batch_size 2"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"srun --nodes 2 torchrun --nproc_per_node 4 src/train.py full.yaml {TWO}",
+        f'srun bash -c "torchrun --nproc_per_node 4 src/train.py full.yaml {TWO}"',
+        f"DIR=.\ntorchrun --nproc_per_node 4 src/train.py $DIR/full.yaml {TWO}",
+        f'torchrun --nproc_per_node 4 src/train.py "full.yaml" {TWO}',
+        f"run() {{\n  torchrun --nproc_per_node 4 src/train.py full.yaml {TWO}\n}}\nrun",
+        f"if [ -f full.yaml ]; then\n  torchrun --nproc_per_node 4 src/train.py full.yaml {TWO}\nfi",
+        f"torchrun --nproc_per_node 4 -m llamafactory.launcher full.yaml {TWO}",
+        f"deepspeed --num_gpus 4 --module pkg.train full.yaml {TWO}",
+        "cd . && NPROC_PER_NODE=4 llamafactory-cli train full.yaml per_device_train_batch_size=2",
+        "bash -c 'NPROC_PER_NODE=4 llamafactory-cli train full.yaml per_device_train_batch_size=2'",
+        "export NPROC_PER_NODE=$(( 2 * 2 ))\nllamafactory-cli train full.yaml per_device_train_batch_size=2",
+        "NPROC_PER_NODE=4 llamafactory-cli train full.yaml per_device_train_batch_size=2 && cp full.yaml out/",
+        "echo Running python train with full.yaml now\nNPROC_PER_NODE=4 llamafactory-cli train full.yaml "
+        "per_device_train_batch_size=2",
+        "export CUDA_VISIBLE_DEVICES=0,1,2,3\nCUDA_VISIBLE_DEVICES=0 python prep.py\n"
+        "llamafactory-cli train full.yaml per_device_train_batch_size=2",
+        f"torchrun --nproc_per_node 4 src/train.py full.yaml {TWO}\r\n",
+    ],
+)
+def test_the_command_of_the_file_is_found_wherever_it_stands(tmp_path, script):
+    plan = begun(tmp_path, script)
+    assert (plan.num_devices, plan.workload.micro_batch_size) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        " ".join(f'VAR{at}="0"' for at in range(60)) + " python prep.py\n",
+        "\n".join(f'export VAR_{at}="value {at}"  # comment' for at in range(3000)) + "\n",
+        "KEY=" + "0123456789abcdef" * 8000 + "\n",
+        'A="[' + "1," * 4000 + ']"\n' + "\n".join(f"B{at}=$A" for at in range(40)) + "\n",
+    ],
+    ids=["many before one command", "many", "long", "many long"],
+)
+def test_a_script_with_many_or_long_variables_is_read_at_once(tmp_path, script):
+    """What took minutes: time that grows with the square, or doubles with every variable."""
+    assert begun(tmp_path, script + "NPROC_PER_NODE=4 llamafactory-cli train full.yaml").num_devices == 4
+
+
+def test_values_with_colons_are_texts_and_small_numbers_are_numbers(tmp_path):
+    plan = begun(tmp_path, "torchrun --nnodes=1:4 --nproc_per_node 8 src/train.py full.yaml learning_rate=1e-5")
+    assert plan.num_devices == 8
+    assert plan.document.values["learning_rate"] == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("said", ["hub_token=hf_secret123", "--wandb.api_key hf_secret123", "--hub_token hf_secret123"])
+def test_a_secret_of_a_launch_line_is_neither_kept_nor_written(tmp_path, said):
+    plan = begun(tmp_path, f"NPROC_PER_NODE=4 llamafactory-cli train full.yaml {said}")
+    assert "hf_secret123" not in str(plan.document) + write_config(plan).text
+
+
 def test_many_marks_of_yaml_in_a_variable_are_no_harm(tmp_path):
     """What YAML would unfold nine times at each of its levels."""
     levels = ", ".join(f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 40))

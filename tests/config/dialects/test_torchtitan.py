@@ -100,3 +100,11 @@ def test_a_variable_of_the_script_that_is_called_like_a_section_is_not_one(tmp_p
     )
     plan = read_config(tmp_path / "run.sh")
     assert (plan.workload.seq_length, plan.num_devices) == (1024, 16)
+
+
+@pytest.mark.parametrize("said", ["$S", "1024 && python eval.py --training.seq_len 64", "1024 # --training.seq_len 64"])
+def test_options_with_dots_are_those_of_the_command_and_known_variables(tmp_path, said):
+    (tmp_path / "train.toml").write_text(SMALL)
+    start = "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file train.toml --training.seq_len"
+    (tmp_path / "run.sh").write_text(f"S=1024\n{start} {said}\n")
+    assert read_config(tmp_path / "run.sh").workload.seq_length == 1024
