@@ -70,5 +70,5 @@ def test_ones_own_run_is_drawn_beside_published_ones_of_as_many_devices():
 
 
 def test_a_run_without_devices_or_far_from_all_published_ones_is_told_so():
-    assert "not known yet" in mfu_told(mfu_points("log", None, 0.4))
+    assert "must be known" in mfu_told(mfu_points("log", None, 0.4))
     assert "none is like it" in mfu_told(mfu_points("log", 100_000, 0.4))
