@@ -1,22 +1,24 @@
-"""Page 13 by keyboard: the answer of the two ranks, another threshold, one rank."""
+"""Page 13 by keyboard: the answer of eight ranks, another threshold, one rank."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 OpenPage = Callable[..., Page]
+EIGHT = Path(__file__).parents[1] / "data" / "traces" / "dlrm_8xV100"
 
 
 def test_the_threshold_and_the_ranks_are_changed_by_keyboard(open_page: OpenPage):
-    page = open_page("13_communication")
-    expect(page.locator('section[data-panel="hidden-and-exposed"] .pk-sentence')).to_contain_text("(74.7 % of the step)")
+    page = open_page("13_communication", f"run={EIGHT}")
+    expect(page.locator('section[data-panel="hidden-and-exposed"] .pk-sentence')).to_contain_text("of the step)")
     panel = page.locator('section[data-panel="who-waits-for-whom"]')
     sentence = panel.locator(".pk-sentence")
-    expect(sentence).to_contain_text("rank 1 is the late one")
+    expect(sentence).to_contain_text("rank 7 is the late one")
     threshold = panel.get_by_label("Waiting counts from this share")
-    threshold.fill("0.9")
+    threshold.fill("0.99")
     threshold.press("Enter")
     threshold.blur()
     expect(sentence).to_contain_text("no single rank makes the others wait")
