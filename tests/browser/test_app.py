@@ -361,9 +361,7 @@ def test_kernels_of_closed_tabs_end(browser, server):
         wait_ready(tab, timeout_s=180)
     for tab in tabs:
         tab.close(run_before_unload=True)
-    # Of many that close at once a busy browser may lose a beacon: what it loses the supervisor ends.
-    server.wait_until(lambda health: health["pages"] <= 1, timeout_s=BEFORE_THE_SUPERVISOR_S)
-    server.wait_until(lambda health: health["pages"] == 0)
+    server.wait_until(lambda health: health["pages"] == 0, timeout_s=BEFORE_THE_SUPERVISOR_S)
     assert server.health()["warm"] <= 2
     context.close()
 
