@@ -183,8 +183,8 @@ def column(name: str, values: Sequence[Any]) -> tuple[str, float, int]:
     if found is None:
         return "", 1, 3
     known = [abs(value) for value in values if isinstance(value, int | float) and value and math.isfinite(value)]
-    least = statistics.median(known) if known else found.prefixes[:2][-1][0]
-    size, unit = next(((size, unit) for size, unit in found.prefixes if least >= size), found.prefixes[-1])
+    typical = statistics.median(known) if known else found.prefixes[:2][-1][0]
+    size, unit = next(((size, unit) for size, unit in found.prefixes if typical >= size), found.prefixes[-1])
     return unit, size, found.digits
 
 

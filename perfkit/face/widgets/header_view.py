@@ -203,7 +203,8 @@ def _chips(page: str, stand: Standing, order: CycleOrder) -> list[dict[str, str]
     walked = CLASSIC if order == "classic" else STATES
     waiting = [state for state in walked if missing.get(state)]
     own = [stage for stage in walked if page[:2] in CYCLE[STATES.index(stage)][3]]  # a page may serve two states; it shows one
-    here = next((stage for stage in own if stage in waiting[:1]), own[0] if own else "")
+    ahead = () if stand.is_decided else waiting[:1]
+    here = next((stage for stage in own if stage in ahead), own[0] if own else "")
     chips = []
     for stage in walked:
         id_, label, english, numbers = CYCLE[STATES.index(stage)]
@@ -215,7 +216,7 @@ def _chips(page: str, stand: Standing, order: CycleOrder) -> list[dict[str, str]
         elif missing and not missing[stage]:
             state, why = "done", f"{work}: {t('done')}"
         elif missing:
-            state = "open" if stand.is_decided else "next" if stage == waiting[0] else "blocked"
+            state = "open" if stand.is_decided else "next" if stage in ahead else "blocked"
             after = f" ({t('after')} {waiting[0]})" if state == "blocked" else ""
             why = f"{work}. {t('Missing')}: {', '.join(map(told, missing[stage]))}{after}"
         if stage == here:
