@@ -168,9 +168,10 @@ def spelled(name: str, *, signed: bool = False) -> str:
     return f"{sign},.{kept}{'p' if found is not None and found.prefixes[-1][1] == '%' else 'r'}"
 
 
-def listed(values: Mapping[str, Any]) -> str:
-    """Numbers by name in one line, each in words with its unit."""
-    return ", ".join(f"{label(name)} {text(name, value, absent='not known')}" for name, value in values.items())
+def listed(values: Mapping[str, Any], in_language: Callable[[str], str] = str) -> str:
+    """Numbers by name in one line, each in words with its unit; `in_language` turns the words into those of a reader."""
+    absent = in_language("not known")
+    return ", ".join(f"{in_language(label(name))} {text(name, value, absent=absent)}" for name, value in values.items())
 
 
 def column(name: str, values: Sequence[Any]) -> tuple[str, float, int]:

@@ -54,8 +54,8 @@ class Started:
     named: str
     file: Path | None
     anew: dict[tuple[str, ...], Any]
-    launcher: dict[str, str]
-    program: dict[str, str]
+    launcher: dict[str, Any]
+    program: dict[str, Any]
 
     def changes(self, keys: Container[str]) -> dict[tuple[str, ...], Any]:
         """The keys of the file that are stated anew, of which `keys` stand in it with a plain value."""

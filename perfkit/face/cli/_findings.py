@@ -93,26 +93,18 @@ def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
     severity, title = Styled(told(finding["severity"]), SEVERITIES[finding["severity"]]), Styled(told(finding["title"]), "bold")
     say(out, f"\n{number}. ", severity, ": ", title, f" [{finding['rule']}]")
     say(out, f"   {told(cost)}")
-    say(out, f"   {told('evidence')}: {_listed(evidence)}")
+    say(out, f"   {told('evidence')}: {quantity.listed(evidence, told)}")
     for action in finding["actions"]:
         say(out, f"   - {told(action)}")
     if finding["next"]:
         say(out, f"   {told('see also')}: {', '.join(finding['next'])}")
 
 
-def _listed(evidence: dict[str, Any]) -> str:
-    """Figures by name in a line, their names in the visitor's language."""
-    absent = told("not known")
-    return ", ".join(
-        f"{told(quantity.label(name))} {quantity.text(name, value, absent=absent)}" for name, value in evidence.items()
-    )
-
-
 def _print_others(document: dict[str, Any], out: TextIO) -> None:
     if document["healthy"]:
         say(out, Styled(f"\n{told('healthy')}:", "green"))
         for entry in document["healthy"]:
-            say(out, f"  {entry['rule']}: {_listed(entry['evidence'])}")
+            say(out, f"  {entry['rule']}: {quantity.listed(entry['evidence'], told)}")
     if document["not_measured"]:
         say(out, Styled(f"\n{told('not measured')}:", "bold"))
         for entry in document["to_collect"]:
