@@ -6,12 +6,14 @@ export function unbroken(text) {
 }
 
 const NAMED_PAGE = /(\bpage \d\d\b|第 ?\d\d ?页)/;
+const QUANTITY = /((?<![\w.])[-+\u2212]?\d[\d.\u202f]*\u00a0(?:%|[num\u00b5]?s|min|h|[kMGTP]?i?B(?:\/s)?|[kMGTP]?FLOP\/s|tokens\/s(?:\/device)?)(?![\w/]))/;
 
-/** The parts of a sentence, pages that it names as links where a list of pages stands beside it. */
-export function withLinks(text) {
-  return text.split(NAMED_PAGE).map((part) => {
-    const number = NAMED_PAGE.test(part) && part.match(/\d\d/)[0];
-    const place = number && [...document.querySelectorAll(".rail-number")].find((one) => one.textContent === number)?.closest("a");
+/** The parts of a sentence: quantities stand out, and pages that it names are links where a list of pages stands beside it. */
+export function told(text) {
+  return text.split(NAMED_PAGE).flatMap((part) => {
+    if (!NAMED_PAGE.test(part)) return part.split(QUANTITY).map((piece) => (QUANTITY.test(piece) ? el("b", {}, piece) : piece));
+    const number = part.match(/\d\d/)[0];
+    const place = [...document.querySelectorAll(".rail-number")].find((one) => one.textContent === number)?.closest("a");
     return place ? el("a", { href: place.href, title: place.title }, part) : part;
   });
 }
@@ -27,6 +29,14 @@ export function el(tag, attributes = {}, ...children) {
   }
   node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return node;
+}
+
+/** Marks the panel `root` where it is the first of the page, and where it is the first that answers, as pickers do not. */
+export function markFirst(root) {
+  const all = [...document.querySelectorAll(".pk-panel")];
+  document.documentElement.toggleAttribute("data-perfkit-several", all.length > 1);
+  root.classList.toggle("pk-panel-first", all[0] === root);
+  root.classList.toggle("pk-panel-answer", all.find((one) => one.dataset.panel && !one.dataset.panel.startsWith("choose-")) === root);
 }
 
 /** Puts a node of each of `items` into `box`, unless these items are in it already: what a visitor reads or has focused stays. */

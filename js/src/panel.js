@@ -4,7 +4,7 @@
 // tables, code), drawn once the charts are on the screen. The second half of an answer that is outdated by then never comes.
 import { Chart } from "./chart.js";
 import { makeControl } from "./controls.js";
-import { afterFrame, el, replaceIfOther, unbroken, withLinks } from "./dom.js";
+import { afterFrame, el, markFirst, replaceIfOther, told, unbroken } from "./dom.js";
 import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
 import { t } from "./texts.js";
@@ -20,6 +20,14 @@ export function renderPanel({ model, el: host }) {
   const panel = new Panel(model);
   host.replaceChildren(panel.root);
   return panel.start();
+}
+
+/** Of panels in a row that wait for the same thing the first alone says so. */
+function sayOnce() {
+  const said = (panel) => (panel?.classList.contains("pk-waits") ? panel.querySelector(".pk-status").textContent : null);
+  [...document.querySelectorAll(".pk-panel")].forEach((panel, at, all) => {
+    panel.classList.toggle("pk-waits-too", said(panel) !== null && said(panel) === said(all[at - 1]));
+  });
 }
 
 class Panel {
@@ -60,11 +68,7 @@ class Panel {
 
   start() {
     begin(this.key);
-    requestAnimationFrame(() => {
-      const all = document.querySelectorAll(".pk-panel");
-      document.documentElement.toggleAttribute("data-perfkit-several", all.length > 1);
-      this.root.classList.toggle("pk-panel-first", all[0] === this.root);
-    });
+    requestAnimationFrame(() => markFirst(this.root));
     const listeners = [
       ["change:controls", () => this.drawSoon()],
       ["change:actions", () => this.drawSoon()],
@@ -197,6 +201,7 @@ class Panel {
     this.root.dataset.state = status.state;
     this.root.classList.toggle("pk-waits", Boolean(status.waits));
     drawState(this.status, status, this.send);
+    sayOnce();
     const again = status.state === "loading" && Boolean(status.again);
     this.root.classList.toggle("pk-again", again);
     const shown = status.state === "result" || again;
@@ -270,7 +275,7 @@ class Panel {
     this.shown = Promise.all(charts.filter(([, chart]) => chart.visible).map(([, chart]) => chart.queue));
     this.drawn = Promise.all(charts.map(([, chart]) => chart.queue));
     const sentence = unbroken(data.sentence ?? "");
-    if (this.sentence.textContent !== sentence) this.sentence.replaceChildren(...withLinks(sentence));
+    if (this.sentence.textContent !== sentence) this.sentence.replaceChildren(...told(sentence));
     this.drawStatus();
     this.watchDetails();
     this.answered(data.seq);
@@ -310,7 +315,7 @@ class Panel {
 
   drawDetails() {
     const details = this.model.get("details");
-    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", {}, withLinks(unbroken(note))));
+    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", {}, told(unbroken(note))));
     const opened = [...this.codeBox.children].map((block) => block.querySelector("details")?.open ?? false);
     replaceIfOther(this.codeBox, details.code ?? [], (part, at) => {
       const text = el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text);

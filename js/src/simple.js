@@ -40,12 +40,16 @@ const drawHeader = follow((root, content) => {
   if (marks.length) chips.push(el("li", { class: "pk-strip-key" }, marks.map(([, text]) => text).join(", ")));
   const strip = chips.length ? el("ol", { class: "pk-strip", "aria-label": t("cycle") }, chips) : null;
   const title = document.querySelector(".content .lead > h1");
-  document.querySelector(".content .lead > .pk-strip")?.remove();
+  document.querySelectorAll(".content .lead > :is(.pk-strip, .pk-facts)").forEach((one) => one.remove());
+  const about = el("div", { class: "pk-facts" }, facts);
+  const inTitle = title && strip;  // in the app; a notebook has the title in a cell of its own
   root.replaceChildren(
-    el("div", { class: "pk-header" }, el("div", { class: "pk-facts" }, facts),
-      ...content.warnings.map((text) => el("p", { class: "pk-text-warning" }, text)), title ? null : strip),
+    el("div", { class: "pk-header" }, inTitle ? null : about, ...content.warnings.map((text) => el("p", { class: "pk-text-warning" }, text)),
+      inTitle ? null : strip),
   );
-  if (title && strip) title.after(strip);  // in the app; a notebook has the title in a cell of its own
+  if (!inTitle) return;
+  title.after(strip);
+  title.parentElement.append(about);
 });
 
 export const renderLinks = follow((root, content, send, model) => {

@@ -6,10 +6,11 @@ import { t } from "./texts.js";
 
 /** Puts a text into a cell, with a link where there is one to a page beside this one; no other address is followed. A name that is
     shown by its ends is whole in its title. */
-function fill(cell, { text: texts, values, links }, row) {
-  const [text, href] = [texts[row], links?.[row]];
+function fill(cell, { text: texts, values, links, signs }, row) {
+  const [text, href, sign] = [texts[row], links?.[row], signs?.[row]];
   if (typeof values?.[row] === "string" && text?.includes("…") && values[row] !== text) cell.title = values[row];
   else cell.removeAttribute("title");
+  if (sign && text) return cell.replaceChildren(el("span", { class: "pk-sign", "data-sign": sign }, text));
   cell.replaceChildren(...(href && /^\w+(?:\.ipynb)?(?:#|$)/.test(href) && text ? [el("a", { href }, text)] : parted(text ?? "")));
 }
 

@@ -1,5 +1,5 @@
 // The timeline: toolbar, unit tree, lanes on a canvas, details. The kernel serves tiles; only what is looked at is held here.
-import { el, freshId, unbroken } from "./dom.js";
+import { el, freshId, markFirst, told, unbroken } from "./dom.js";
 import { drawState } from "./panel.js";
 import { begin, finish } from "./ready.js";
 import { onThemeChange } from "./theme.js";
@@ -121,6 +121,7 @@ class Timeline {
 
   start() {
     begin(this.key);
+    requestAnimationFrame(() => markFirst(this.root));
     const listeners = [
       ["change:status", () => this.drawStatus()],
       ["change:setup", () => this.setUp()],
@@ -192,7 +193,7 @@ class Timeline {
       this.wentTo = null; // the same place of another recording is another place
       this.view = { start: setup.start, span: (setup.end - setup.start) * 1.02 };
     }
-    this.sentence.textContent = unbroken(setup.sentence);
+    this.sentence.replaceChildren(...told(unbroken(setup.sentence)));
     this.notes.replaceChildren(...[...setup.notes, setup.problem].filter(Boolean).map((note) => el("li", {}, note)));
     this.lost.hidden = !setup.dropped.length;
     this.lost.textContent = setup.dropped.length ? `${lostText(setup.lost)}: ${setup.dropped.map((part) => `${grouped(part.count)} ${part.what} (${part.file})`).join("; ")}` : "";

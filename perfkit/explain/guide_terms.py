@@ -96,7 +96,8 @@ def _terms(entries: pd.DataFrame, group: Group) -> np.ndarray:
     """The term of every entry of a ledger."""
     cause, place = entries["cause"].astype(str), entries["place"].astype(str)
     data = cause.isin([causes.FEED, causes.COPY])
-    moving = cause.str.startswith(("transfer", "waiting"))
+    talking = (cause == causes.UNEXPLAINED) & (entries["part"].astype(str) == "communication")  # moving or waiting, not hidden
+    moving = cause.str.startswith(("transfer", "waiting")) | talking
     work, host = cause.str.startswith("work"), cause.str.startswith("host") | (cause == causes.DEVICE)
     if group == "pynative":
         chosen: list[pd.Series] = [data, moving, work | (cause == causes.DEVICE), host]

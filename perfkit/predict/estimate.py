@@ -94,7 +94,7 @@ class Estimate(Shown):
         """The step by part: columns `part`, `duration_ns`, `share`."""
         frame = self.breakdown.to_frame().rename(columns={"path": "part", "amount": "duration_ns"})
         frame["duration_ns"] *= NS_PER_S
-        frame.attrs = {"title": "The predicted step by part"}
+        frame.attrs = {"title": "Every part of the predicted step"}
         return frame
 
     def figures(self) -> pd.DataFrame:

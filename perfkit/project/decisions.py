@@ -79,6 +79,14 @@ def pending() -> Pending | None:
     return Pending(metric=metric, rounds=rounds, open_row=row, missing=missing) if rounds else None
 
 
+def nothing_to_decide() -> str:
+    """Why no round can be decided now; "" where one is open."""
+    found = pending()
+    if found is None:
+        return "There is no project with rounds, so there is nothing to decide. Make one on page 00."
+    return "" if found.open_row is not None else "All rounds are decided; the next one begins on page 00."
+
+
 def decide_round(verdict: str, reason: str, *, next_step: str = "", confirmation: str = "") -> str:
     """Close the open round, and say so; raises InputError with everything that stands against it."""
     project = own_project("decide")

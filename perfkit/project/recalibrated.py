@@ -14,6 +14,12 @@ from perfkit.explain.compare.sides import Side, described
 from perfkit.project import open_project
 
 
+def no_run_beside_plan(a: Side, b: Side) -> str:
+    """Why nothing can be fitted to these two; "" where one is a run and the other a plan."""
+    fits = {isinstance(side, Run) - isinstance(side, Plan) for side in (a, b)} == {1, -1}
+    return "" if fits else "Choose a recording and its plan above: then the prediction can be fitted to what was measured."
+
+
 def keep_recalibration(a: Side, b: Side, device: str | None = None) -> str:
     """Fit the calibration to the one of a and b that is a run, whose plan is the other, and say how the prediction changes.
 

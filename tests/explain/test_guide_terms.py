@@ -34,6 +34,22 @@ def test_a_recording_of_device_and_host_tells_forward_and_backward():
     assert found[UNTOLD] < found.sum()
 
 
+@pytest.mark.parametrize(("group", "term"), [("guide", "communication not hidden"), ("pynative", "communication")])
+@pytest.mark.parametrize(
+    "folder",
+    [ASCEND, data_folder() / "traces" / "kineto_resnet", TRACES / "torch_npu_pp2dp2", TRACES / "dlrm_8xV100", TRACES / "hta"],
+    ids=lambda folder: folder.name,
+)
+def test_exposed_communication_is_not_hidden_whether_it_moved_or_waited(folder, group, term):
+    run = load(folder / "trace_diff" if folder.name == "hta" else folder, cache=False)
+    entries = ledger(run).entries
+    exposed = entries[entries["part"] == "communication"].groupby(["rank", "step"])["ns"].sum()
+    terms = guide_terms(run, group)
+    told = terms[terms["term"] == term].set_index(["rank", "step"])["ns"].reindex(exposed.index)
+    assert len(exposed)
+    assert (told >= exposed).all()
+
+
 def test_the_command_prints_terms_and_their_sum(capsys):
     assert main(["summary", str(ASCEND), "--group", "guide"]) == 0
     assert "communication not hidden" in capsys.readouterr().out

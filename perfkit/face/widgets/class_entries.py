@@ -18,7 +18,7 @@ from perfkit.core.resources import pages
 from perfkit.core.texts import say, t, told
 from perfkit.face.widgets.entries import Choice, Entry, Text
 from perfkit.face.widgets.navigation import page_link
-from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.status import NothingYet, Waiting
 from perfkit.teach import exercises, game
 from perfkit.teach.capstone import next_options
 from perfkit.teach.instructor import Lesson, admitted, lesson
@@ -44,9 +44,9 @@ def session(typed_name: str) -> Session:
 
 
 def lesson_of(token: str) -> Lesson:
-    """The class for its instructor; raises NothingYet without a class or a token."""
+    """The class for its instructor; raises Waiting without a class, NothingYet without a token."""
     if not in_class():
-        raise NothingYet(NO_CLASS)
+        raise Waiting(NO_CLASS)
     if not token.strip():
         raise NothingYet(FOR_INSTRUCTORS)
     return lesson(token)

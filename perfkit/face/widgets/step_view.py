@@ -23,7 +23,7 @@ from perfkit.face.widgets.entries import Button, Entry, seen
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Action, Empty, Panel, PanelView
 from perfkit.face.widgets.shown import shown
-from perfkit.face.widgets.status import NothingYet, loading
+from perfkit.face.widgets.status import NothingYet, Waiting, loading
 from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.values import Value, no_answer_yet
 from perfkit.face.widgets.worker import Cancelled, Progress, check, running
@@ -53,6 +53,7 @@ class Recipe:
     button: str = ""
     buttons: tuple[Button, ...] = ()
     help: str = ""
+    unless: Callable[..., str] | None = None
     refresh_s: float = 0.0
     empty: Empty | None = None
     follows_log: bool = False
@@ -288,6 +289,10 @@ class StepView(PanelView):
         if recipe.button and not pressed:
             if self._refused is not None and same(self._refused[0], given):
                 raise self._refused[1]  # it stands as long as all that was pressed with
+            if (unless := recipe.unless) and (
+                why := unless(**{name: given[name] for name in inspect.signature(unless).parameters})
+            ):
+                raise Waiting(why)
             raise NothingYet(t(recipe.help) if recipe.help else say("Press “{button}”.", button=recipe.button))
         check()  # a newer question has the press too
         if recipe.settled and (progress := running()) is not None:

@@ -95,6 +95,7 @@ def step(
     follows_log: bool = False,
     refresh_s: float = 0.0,
     help: str = "",
+    unless: Callable[..., str] | None = None,
     **given: Any,
 ) -> Callable[[Callable[..., Any]], Step]:
     """Show what the function below returns, and run it again when what it follows becomes something else.
@@ -106,7 +107,8 @@ def step(
     control that is given, a click sets it to what stands in the column, also one of a step above. `settled` lets the function
     wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `follows_log` it
     runs again when another step has written to the project, with `button` when that is pressed, with `refresh_s` so often, because
-    others change what it shows. Each of `buttons` does something of its own with the parameters of the step, which then runs again.
+    others change what it shows. The button is not offered where `unless`, which takes parameters of the step, says why it is of no
+    use. Each of `buttons` does something of its own with the parameters of the step, which then runs again.
     Raises InputError that lists parameters without a value and values without a parameter.
     """
     known = {**given, "chosen": ()} if several else given
@@ -125,6 +127,7 @@ def step(
             button=button,
             buttons=tuple(buttons),
             help=help,
+            unless=unless,
             follows_log=follows_log,
             refresh_s=refresh_s,
             **_sorted(given),

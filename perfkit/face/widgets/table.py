@@ -39,6 +39,15 @@ NAMES = frozenset(
 """Columns of what somebody else has named: their cells are not translated, and long ones are told by both their ends."""
 LONGEST_NAME = 72
 """Characters of a name that a cell shows; a kernel of C++ has hundreds."""
+SIGNS: dict[str, dict[object, str]] = {
+    "severity": {"high": "bad", "medium": "warn", "low": "plain"},
+    "fits": {False: "bad"},
+    "enough": {"no": "bad"},
+    "slow": {True: "bad"},
+    "stands_out": {True: "warn"},
+    "verdict": {"impossible": "bad", "avoidable": "warn"},
+}
+"""Cells of columns of judgements that are drawn as a sign: what stands out, and how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +80,12 @@ class Table:
 def table_content(name: str, table: Table) -> dict[str, Any]:
     """What the page needs to draw `table`: by column the label, the unit, and the cells as text and as values in that unit."""
     shown = table.frame.head(table.max_rows)
+    columns = [_column(str(column), shown[column], table) for column in shown.columns]
     return {
         "name": name,
         "title": told(table.title),
         "label": told(table.title) or name,
-        "columns": [_column(str(column), shown[column], table) for column in shown.columns],
+        "columns": [column for column in columns if any(column["text"]) or shown.empty],
         "look": table.look,
         "total": len(table.frame),
         "selectable": table.selectable,
@@ -107,5 +117,6 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
         "text": [shortened(demangled(cell), LONGEST_NAME) for cell in text] if name in NAMES else text,
         "values": [quantity.word(value) for value in values],
         "links": list(table.links.get(name, ()))[: len(own)],
+        "signs": [SIGNS[name].get(given, "") for given in series.tolist()] if name in SIGNS else [],
         "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
     }

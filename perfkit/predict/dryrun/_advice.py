@@ -80,9 +80,9 @@ def advise(rows: Sequence[Row], predicted: Substitute | None = None, schedule: s
         return _with_room(row, predicted)
     if peak <= limit:
         form = "{label} uses {peak_bytes} of {limit_bytes} ({used_ratio}): it fits, but a longer sample or workspace may not."
-        tight = say(form, label=row.label, peak_bytes=peak, limit_bytes=limit, used_ratio=peak / limit)
+        tight = say(form, label=row.begun, peak_bytes=peak, limit_bytes=limit, used_ratio=peak / limit)
         return Advice(verdict="tight", rule="", reason=tight, steps=_steps(row, predicted, schedule, ON_DYNAMIC))
-    over = f"{row.label} needs {format_bytes(peak - limit)} more than its limit of {format_bytes(limit)}"
+    over = f"{row.begun} needs {format_bytes(peak - limit)} more than its limit of {format_bytes(limit)}"
     if gaps >= FRAGMENTS * limit and row.used_bytes is not None and row.used_bytes <= limit:
         reason = f"{over}; without {format_bytes(gaps)} of gaps between blocks it would fit: {VMM}."
         return Advice(verdict="does not fit", rule="memory-fragmentation", reason=reason)
@@ -103,7 +103,7 @@ def advise(rows: Sequence[Row], predicted: Substitute | None = None, schedule: s
 
 def _with_room(row: Row, predicted: Substitute | None) -> Advice:
     free, limit = row.headroom_bytes or 0, row.limit_bytes or 1
-    text = f"{row.label} is the fullest and leaves {format_bytes(free)}, {format_ratio(free / limit)} of its limit"
+    text = f"{row.begun} is the fullest and leaves {format_bytes(free)}, {format_ratio(free / limit)} of its limit"
     if predicted is not None and predicted.plan.recompute != RecomputePlan():
         reason = f"{text}: recompute fewer layers first, then selectively, then nothing; then a larger micro batch."
         return Advice(verdict="fits", rule="recompute-with-headroom", reason=reason)

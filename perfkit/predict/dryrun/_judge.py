@@ -47,7 +47,7 @@ class Judged:
 
     def told(self) -> tuple[str, ...]:
         """The answer, then what there is to know about it."""
-        return (_answer(self), *_notes(self))
+        return (_answer(self), _note(self))
 
     @property
     def bars(self) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def _answer(judged: Judged) -> str:
     gaps = f", {format_ratio(row.fragmentation_ratio)} of it gaps between blocks" if row.fragmentation_ratio else ""
     gaps = ", none of it gaps between blocks" if row.fragmentation_ratio == 0 else gaps
     verb = "is predicted to peak" if row.origin == PREDICTED else "peaks"
-    text = f"{row.label[:1].upper()}{row.label[1:]} {verb} at {format_bytes(row.actual_bytes or row.used_bytes or 0)}{gaps}"
+    text = f"{row.begun} {verb} at {format_bytes(row.actual_bytes or row.used_bytes or 0)}{gaps}"
     if row.headroom_bytes is None or row.limit_bytes is None:
         return f"{text}. No limit is known: set one above."
     if row.headroom_bytes < 0:
@@ -178,14 +178,10 @@ def _answer(judged: Judged) -> str:
     return f"{text}: {format_bytes(row.headroom_bytes)} below its limit of {format_bytes(row.limit_bytes)}."
 
 
-def _notes(judged: Judged) -> tuple[str, ...]:
-    notes = [] if judged.advice is None else [judged.advice.reason]
-    if judged.likely is not None:
-        notes.append(correction_told(judged.likely))
-        notes.append("A dry run leaves out the workspace of operators: keep some room (published: 0.1 to 1.3 % of the peak).")
-    else:
-        notes.append("With the plan of these logs the page predicts the ranks without one, and names the change that frees enough.")
-    return tuple(notes)
+def _note(judged: Judged) -> str:
+    if judged.likely is None:
+        return "With the plan of these logs the page predicts the ranks without one, and names the change that frees enough."
+    return "A dry run leaves out the workspace of operators: keep some room (published: 0.1 to 1.3 % of the peak)."
 
 
 def _whole_mib(size: int | None) -> int | None:

@@ -32,6 +32,11 @@ class Row:
     note: str
 
     @property
+    def begun(self) -> str:
+        """Its label, as a sentence begins with it."""
+        return self.label[:1].upper() + self.label[1:]
+
+    @property
     def peak_bytes(self) -> int | None:
         """What must fit."""
         return None if self.headroom_bytes is None or self.limit_bytes is None else self.limit_bytes - self.headroom_bytes

@@ -10,6 +10,7 @@ from benchmarks.diagnosis._real_cases import BUNDLED, NEAR, TOLD, Base, Cause, b
 from benchmarks.diagnosis._rewritten import stretched
 from benchmarks.diagnosis._timed_anew import Recording
 from perfkit.explain.diagnose import diagnose
+from perfkit.explain.ledger import causes, ledger
 
 QUICK = ("AlexNet, 2 NPUs, 4 steps", "small model, 2 of 8 NPUs, 1 step", "Qwen3-0.6B, two stages, 1 step")
 MISSED = {"slow transfers 3 steps 0,3"}
@@ -46,6 +47,7 @@ BESIDE = [
     (ITSELF, Cause("slow copies", 6.2, steps=(0, 4, 5))),  # steps that wait for their input hide how late launches are
     (ITSELF, Cause("pause", 44.7)),  # of three launches that are held up the device waits for one
     ("one GPU with a full queue, 5 steps", Cause("slow host", 3.1, steps=(0,))),  # its longest stretches are no stops
+    ("Qwen on H100, 1 step", Cause("slow copies", 8)),  # all of them set memory
 ]
 
 
@@ -74,6 +76,25 @@ def test_waits_at_the_start_of_steps_cost_what_they_made_the_steps_longer(name: 
     verdict = judged(_base(name), cause, with_baseline=False)
     assert verdict.right
     assert verdict.cost_ratio == pytest.approx(1, abs=NEAR)
+
+
+LAUNCHES = [
+    ("large model, 1 step", 3.6),
+    ("vision model, 2 steps", 2),
+    ("recommendation model, 2 steps", 3),
+    ("one NPU, 1 step", 3),
+]
+
+
+@pytest.mark.parametrize(("name", "times"), LAUNCHES)
+def test_what_the_ledger_holds_as_late_launches_is_in_a_finding(name: str, times: float):
+    """Also where the launches of half of the kernels are not on record, as in the first."""
+    recording = Recording(read(_base(name)))
+    run = stretched(recording, joined([put_in(recording, Cause("slow host", times))]))
+    late = ledger(run).waterfall().set_index("cause")["share"].get(causes.LAUNCHING, 0.0)
+    assert late > 0.1
+    (found,) = (finding for finding in diagnose(run).findings if finding.rule == "host-bound")
+    assert found.severity != "low"
 
 
 def test_a_rank_that_is_late_in_one_step_is_told_whatever_the_other_steps_have():

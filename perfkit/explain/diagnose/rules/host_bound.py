@@ -3,7 +3,8 @@
 What is measured: where launches were recorded, what the ledger holds of idle times inside steps as late launches; else short
 times (under a millisecond) in which the device does nothing and then starts a kernel. Those may be the device's own: in bundled
 recordings with launches 0 to 74 % of them are, so that without launches the finding names the idle time alone, as the ledger does.
-A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for.
+A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for: one
+of ten, or, where the launches of many are not on record, idle times as even as so many equal ones.
 Where launches were recorded, the evidence says how many of those kernels started as soon as they were launched, and the ranks
 named are those whose own hosts are too slow, also while others make them wait. Steps in which launches are much later than in the
 others are named, and what follows from calls that wait for the device is `frequent-sync`. What the prediction of the run's plan
@@ -42,6 +43,12 @@ HOST_BOUND_KERNELS = Threshold(
     value=0.1,
     unit="share of kernels with an idle device before them",
     origin="chosen: one kernel of ten waited for is a pattern; faulty bundled recordings have 40 % and more",
+)
+HOST_BOUND_TIMES = Threshold(
+    name="host-bound-times",
+    value=20,
+    unit="equal idle times a step",
+    origin="chosen: a pause, or a read that comes late, is one or two; a slow host of which launches are missing leaves 59",
 )
 
 ALIKE = 0.2
@@ -106,7 +113,8 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
         "largest_idle_share": float(idle.max() / step_ns) if len(idle) else 0.0,
         "largest_kernels_waited_for_share": float(waited.max()) if len(waited) else 0.0,
     }
-    if not _passes(case, idle, waited, short):
+    often = (waited >= case.limit(HOST_BOUND_KERNELS)) | (_equal_times(case, short) >= case.limit(HOST_BOUND_TIMES))
+    if not _passes(case, idle, often.reindex(idle.index, fill_value=False), short):
         return Verdict((), evidence)
     planned_ns = planned.predicted_ns(case, "free")
     if planned_ns is not None and idle.max() <= planned.AS_PLANNED * planned_ns:
@@ -116,7 +124,8 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
     at_once = _started_at_once(case, worst)
     verbs, one, many, _ = UNSEEN if at_once is None else SEEN
     lengths = case.computing.loc[case.computing["rank"].isin(named), "duration_ns"]
-    removed = pd.concat([short, launching.leads_after_loading(case, named)], ignore_index=True)
+    lost = (short, launching.leads_after_loading(case, named), launching.laid_bare(case, named))
+    removed = pd.concat([rows for rows in lost if len(rows)], ignore_index=True)
     return Verdict(
         (
             Finding(
@@ -204,13 +213,19 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
     return findings, short.assign(duration_ns=rest)
 
 
-def _passes(case: Case, idle: pd.Series, waited: pd.Series, short: pd.DataFrame) -> bool:
-    """Whether one rank idles enough, or several in turn, so that the step loses as much."""
+def _equal_times(case: Case, short: pd.DataFrame) -> pd.Series:
+    """By rank how many equal idle times a step would be as even as its own: the square of the sum over the sum of squares."""
+    lengths = short["duration_ns"].astype("float64")
+    sums, squares = (part.groupby(short["rank"]).sum() for part in (lengths, lengths**2))
+    return (sums**2 / squares.where(squares > 0)).fillna(0.0) / case.num_kernel_steps
+
+
+def _passes(case: Case, idle: pd.Series, often: pd.Series, short: pd.DataFrame) -> bool:
+    """Whether one of the ranks that wait `often` idles enough, or several in turn, so that the step loses as much."""
     least_ns = case.limit(HOST_BOUND_SHARE) * (case.step_ns or 1)
-    many = waited.reindex(idle.index) >= case.limit(HOST_BOUND_KERNELS)
-    if not many.any() or idle.max() < ALIKE * least_ns:
+    if not often.any() or idle.max() < ALIKE * least_ns:
         return False
-    return bool((many & (idle >= least_ns)).any()) or work.won_ns(case, short, alone=True) >= least_ns
+    return bool((often & (idle >= least_ns)).any()) or work.won_ns(case, short, alone=True) >= least_ns
 
 
 def _named(case: Case, idle: pd.Series) -> tuple[int, ...]:
@@ -244,7 +259,7 @@ RULE = Rule(
     title="The device waits for launches",
     needs=frozenset({"steps", "kernels"}),
     how_to_collect=KERNELS_BY,
-    thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST, SYNC_CALLS, EPISODE_SHARE),
+    thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, HOST_BOUND_TIMES, GAP_LEAST, SYNC_CALLS, EPISODE_SHARE),
     check=check,
     explains=frozenset({"frequent-sync", "jitter", "core-idle", "gradient-allreduce-tail"}),
 )

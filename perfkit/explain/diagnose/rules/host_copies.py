@@ -1,14 +1,15 @@
 """The device copies, between its memory and that of the host or inside its own, and computes nothing meanwhile.
 
 What is measured: copies as far as no kernel of the rank runs beside them, as a share of the step: those to and from the host, with
-how much of them moves pageable memory, which the driver has to copy twice and for which the host waits; and those inside the
-device, of which a healthy step has some. Copies that are long in some steps alone name those. Copies that hide behind kernels
-cost nothing and do not count; values that are read one by one are `frequent-sync`, and what a step waits for before its first
-kernel is `data-feed`.
+how much of them moves pageable memory, which the driver has to copy twice and for which the host waits; those inside the device, of
+which a healthy step has some; and memory that is set to a value. Copies that are long in some steps alone name those. Copies that
+hide behind kernels cost nothing and do not count; values that are read one by one are `frequent-sync`, and what a step waits for
+before its first kernel is `data-feed`.
 
 What to do: pin the memory of the host and copy ahead on a stream of its own, so that the copy hides behind the step before;
 keep what every step needs on the device; make tensors on the device instead of moving them there. Inside the device: operators
-that write where the next one reads, in place of cat, clone, contiguous and copy_.
+that write where the next one reads, in place of cat, clone, contiguous and copy_. Where memory is set: gradients that are dropped
+instead of zeroed, buffers without a first value.
 """
 
 from __future__ import annotations
@@ -40,10 +41,33 @@ INSIDE_COPY_SHARE = Threshold(
     "chosen: buckets of gradients take up to 3 % in bundled recordings, a model that copies what it has 13 %",
 )
 
+USUAL_SET_SHARE = 0.006
+"""Every step sets some memory: so much of it at most in bundled recordings. A step wins what is beyond it."""
+SET_SHARE = Threshold(
+    "memory-set-share", 0.02, "share of the step", "chosen: three times what bundled recordings have at most, 0.6 %"
+)
+
 COPIES = re.compile(r"\b(?:htod|dtoh|h2d|d2h)\b|host ?to ?device|device ?to ?host", re.IGNORECASE)
 UNNAMED = re.compile("^memcpy_async$", re.IGNORECASE)
 """How CANN names the copies of a stream, whichever way they go."""
 INSIDE = re.compile(r"\b(?:dtod|d2d)\b|device ?to ?device", re.IGNORECASE)
+SETS = re.compile(r"^memset", re.IGNORECASE)
+WAYS = (
+    ("host", COPIES, HOST_COPY_SHARE, ("exposed_copies_host_ns", "exposed_copies_host_share")),
+    ("inside", INSIDE, INSIDE_COPY_SHARE, ("exposed_copies_inside_ns", "exposed_copies_inside_share")),
+    ("unnamed", UNNAMED, INSIDE_COPY_SHARE, ("exposed_copies_unnamed_ns", "exposed_copies_unnamed_share")),
+    ("set", SETS, SET_SHARE, ("exposed_copies_set_ns", "exposed_copies_set_share")),
+)
+"""Which way, by which names, from which share of the step on, and as what in the evidence."""
+TITLES = {
+    "host": "The device waits up to {exposed_copies_ns} of the mean step for copies between host and device, most of them "
+    "{copies}{when}",
+    "inside": "The device copies inside its own memory for up to {exposed_copies_ns} of the mean step and computes nothing "
+    "then{when}",
+    "unnamed": "The device copies for up to {exposed_copies_ns} of the mean step and computes nothing then, which way was not "
+    "recorded{when}",
+    "set": "The device sets memory for up to {exposed_copies_ns} of the mean step and computes nothing then{when}",
+}
 ACTIONS: tuple[Action, ...] = (
     {
         "mindspore": "let the queue of the dataset copy ahead of the step: sink_mode: True; keep asnumpy and new Tensors out of it",
@@ -61,6 +85,14 @@ INSIDE_ACTIONS: tuple[Action, ...] = (
     },
     "look at which operators launch the largest ones in the timeline",
 )
+SET_ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "make buffers that are written whole without a first value: mint.empty in place of mint.zeros",
+        "torch": "drop gradients instead of zeroing them, optimizer.zero_grad(set_to_none=True), and make buffers that are written "
+        "whole with torch.empty",
+    },
+    INSIDE_ACTIONS[-1],
+)
 
 
 def check(case: Case) -> Verdict:
@@ -70,11 +102,7 @@ def check(case: Case) -> Verdict:
     copying = (case.kernels["kind"] == "copy").to_numpy(dtype=bool)
     evidence: dict[str, float] = {}
     found = []
-    for way, pattern, figures in (
-        ("host", COPIES, ("exposed_copies_host_ns", "exposed_copies_host_share")),
-        ("inside", INSIDE, ("exposed_copies_inside_ns", "exposed_copies_inside_share")),
-        ("unnamed", UNNAMED, ("exposed_copies_unnamed_ns", "exposed_copies_unnamed_share")),
-    ):
+    for way, pattern, limit, figures in WAYS:
         chosen = copying & np.array([pattern.search(str(name)) is not None for name in known] or [False])[codes]
         if (copies := _within(case.steps, case.whole(case.kernels[chosen]))).empty:
             continue
@@ -86,7 +114,7 @@ def check(case: Case) -> Verdict:
         copied = exposed.assign(alone_ns=exposed_ns, named=exposed["rank"].map(by_rank >= 0.5 * by_rank.max()))
         by_step = copied[copied["rank"] == by_rank.idxmax()].groupby("step")["alone_ns"].sum()
         by_step = by_step.reindex(list(case.kernel_steps), fill_value=0.0)
-        least = case.limit(HOST_COPY_SHARE) if way == "host" else case.limit(INSIDE_COPY_SHARE)
+        least = case.limit(limit)
         episode = episode_of(by_step, case.limit(EPISODE_SHARE) * (case.step_ns or 1))
         if episode is not None and episode.usual >= least * (case.step_ns or 1):
             episode = None  # What all steps copy lasts, though some copy for longer.
@@ -115,6 +143,9 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
         rows = copied[copied["step"].isin(episode.steps).to_numpy(dtype=bool)]
         beyond = 1.0 - episode.usual / evidence["in_these_steps_ns"]
         rows = rows.assign(exposed=rows["exposed"] * beyond, gone=beyond)
+    elif way == "set":
+        beyond = 1.0 - USUAL_SET_SHARE / evidence["exposed_copies_share"]
+        rows = rows.assign(exposed=rows["exposed"] * beyond, gone=beyond)
     exposed_ns = (rows["duration_ns"] * rows["exposed"]).groupby(rows["rank"]).sum().max() / case.num_kernel_steps
     # What hides a copy is told by timing the step anew, where that can be; nothing wins more than its time.
     share = rows["exposed"] if case.moments is None else rows["gone"]
@@ -122,14 +153,7 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
     return Finding(
         rule=RULE.name,
         title=say(
-            "The device waits up to {exposed_copies_ns} of the mean step for copies between host and device, most of them "
-            "{copies}{when}"
-            if way == "host"
-            else "The device copies for up to {exposed_copies_ns} of the mean step and computes nothing then, which way was not "
-            "recorded{when}"
-            if way == "unnamed"
-            else "The device copies inside its own memory for up to {exposed_copies_ns} of the mean step and computes nothing "
-            "then{when}",
+            TITLES[way],
             copies=kernels.told(tuple(str(name) for name in totals.index), top=1),
             when="" if episode is None else say(", {when}", when=episode.told(len(by_step))),
             **evidence,
@@ -140,10 +164,10 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
             **({} if episode is None else {"steps": episode.steps}),
         },
         evidence=evidence,
-        actions=fitting(case, INSIDE_ACTIONS if way == "inside" else ACTIONS),
+        actions=fitting(case, {"inside": INSIDE_ACTIONS, "set": SET_ACTIONS}.get(way, ACTIONS)),
         cost_ns=cost_ns if episode is None else price_ns(case, episode.steps, cost_ns, whole=True),
         severity="low" if cost_ns < case.limit(LEAST_SHARE) * (case.step_ns or 0) else None,
-        next=("14_timeline", "12_operators") if way == "inside" else ("14_timeline", "16_data_feed"),
+        next=("14_timeline", "12_operators") if way in ("inside", "set") else ("14_timeline", "16_data_feed"),
         part="free",
     )
 
@@ -184,6 +208,6 @@ RULE = Rule(
     "Copies that nothing hides",
     frozenset({"steps", "kernels"}),
     KERNELS_BY,
-    (HOST_COPY_SHARE, INSIDE_COPY_SHARE, EPISODE_SHARE),
+    (HOST_COPY_SHARE, INSIDE_COPY_SHARE, SET_SHARE, EPISODE_SHARE),
     check,
 )

@@ -10,7 +10,8 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_bytes, format_change
+from perfkit.core.texts import joined, say
+from perfkit.core.units import format_bytes
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.predict.plans.search.search_result import SearchResult
 from perfkit.predict.plans.search.search_text import plan_text, recompute_text
@@ -31,6 +32,19 @@ class Compared:
     def name(self) -> str:
         """Its number, what it is there as, and its division, such as "1 plan: dp 8 tp 4 pp 2"."""
         return f"{self.number} {self.role}: {division_text(self.plan)}"
+
+    def told(self) -> str:
+        """The same as a sentence begins with it."""
+        forms = {"plan": "Plan {number} ({division})", "rule of thumb": "Rule of thumb {number} ({division})"}
+        form = forms.get(self.role, "By hand {number} ({division})")
+        return say(form, number=str(self.number), division=division_text(self.plan))
+
+    def against(self, step_s: float) -> str:
+        """How much longer its step is, in a sentence."""
+        ratio = self.estimate.step_time_s / step_s - 1
+        if ratio == 0:
+            return say("{plan}: as long.", plan=self.told())
+        return say("{plan}: {ratio} longer." if ratio > 0 else "{plan}: {ratio} shorter.", plan=self.told(), ratio=abs(ratio))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,10 +67,10 @@ class Comparison:
         if not self.plans:
             return ("There is no plan to compare.",)
         first, *others = self.plans
-        least = first.estimate.step_time_s
-        parts = [f"{one.name} {format_change(one.estimate.step_time_s / least - 1)}" for one in others]
+        least_s = first.estimate.step_time_s
         alone = f"{first.name} is compared with nothing yet: choose another row or mark."
-        text = f"The others are held to {first.name}. Their step: {'; '.join(parts)}." if parts else alone
+        begin = say("{plan}: {step_s} a step.", plan=first.told(), step_s=least_s)
+        text = joined((begin, *(one.against(least_s) for one in others))) if others else alone
         return (text, f"The plan by hand is impossible: {'; '.join(self.problems)}.") if self.problems else (text,)
 
     def to_frame(self) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfkit.explain.diagnose.rules.host_copies import RULE
+from perfkit.explain.diagnose.rules.host_copies import RULE, USUAL_SET_SHARE
 from tests.explain.diagnose.made import MS, Training, added, healthy, judged, lacks, stays_healthy
 
 PAGEABLE, PINNED = "Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)"
@@ -57,5 +57,15 @@ def test_copies_whose_name_says_nothing_of_their_way_are_told_where_they_are_mor
     assert 0.03 < few["exposed_copies_unnamed_share"] < 0.05
 
 
+def test_memory_that_is_set_is_told_where_it_takes_more_than_a_step_has_anyway():
+    run = Training(stop_us=dict.fromkeys(range(4), 1000.0)).run()
+    (found,) = judged(RULE, copied(run, "Memset (Device)", MS)).findings
+    usual_ns = USUAL_SET_SHARE * run.steps()["duration_ns"].max()
+    assert found.cost_ns == pytest.approx(MS - usual_ns, rel=0.01)
+    assert "sets memory" in found.title
+    few = stays_healthy(RULE, copied(run, "Memset (Device)", run.steps()["duration_ns"].max() // 100))
+    assert 0.005 < few["exposed_copies_set_share"] < 0.02
+
+
 def test_without_copies_it_is_not_measured():
-    assert lacks(RULE, healthy()) == lacks(RULE, copied(healthy(), "Memset (Device)", MS)) == "copies by name"
+    assert lacks(RULE, healthy()) == lacks(RULE, copied(healthy(), "Copy kernel", MS)) == "copies by name"
