@@ -17,7 +17,7 @@ from perfkit.explain.diagnose import host
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.ledger import FAR_LONGER, causes
-from perfkit.record.overlap import Intervals, union
+from perfkit.record.overlap import Intervals
 
 GAP_LEAST = Threshold("gap-least", 2e3, "ns", "chosen: below this a queue feeds the device as fast as it can")
 
@@ -71,25 +71,6 @@ def late_beside(case: Case, rank: int, moving: Intervals, computing: Intervals, 
     at = np.searchsorted(moving.starts, called, side="right") - 1
     late = (called > ends) & (called <= next_starts) & (at >= 0) & (called < moving.ends[at.clip(min=0)])
     return Intervals(np.maximum(ends, moving.starts[at.clip(min=0)])[late], called[late])
-
-
-def laid_bare(case: Case, ranks: tuple[int, ...]) -> pd.DataFrame:
-    """Times (COLUMNS) in which data of ranks move alone because the next kernel was launched late, while they still moved."""
-    frames = [pd.DataFrame({name: pd.Series(dtype="int64") for name in COLUMNS})]
-    members = case.members if case.run.has("collectives") else frames[0]
-    for (rank, step), rows in members[members["rank"].isin(ranks) & members["start_ns"].notna()].groupby(["rank", "step"]):
-        shift = case.run.clock.get(int(str(rank)), 0)
-        begin = rows["start_ns"].astype("int64").to_numpy()
-        wait = rows["wait_ns"].fillna(0).astype("int64").to_numpy()
-        moving = union(begin + wait, begin + rows["duration_ns"].astype("int64").to_numpy())
-        mine = case.computing[((case.computing["rank"] == rank) & (case.computing["step"] == step)).to_numpy(dtype=bool)]
-        starts = mine["start_ns"].to_numpy(dtype=np.int64) + shift
-        bare = late_beside(
-            case, int(str(rank)), moving, union(starts, starts + mine["duration_ns"].to_numpy(dtype=np.int64)), shift
-        )
-        found = {"rank": rank, "step": step, "start_ns": bare.starts - shift, "duration_ns": bare.ends - bare.starts}
-        frames.append(pd.DataFrame(found))
-    return pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
 
 
 def stopped_steps(case: Case) -> pd.MultiIndex:

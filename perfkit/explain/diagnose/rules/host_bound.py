@@ -3,8 +3,8 @@
 What is measured: where launches were recorded, what the ledger holds of idle times inside steps as late launches; else short
 times (under a millisecond) in which the device does nothing and then starts a kernel. Those may be the device's own: in bundled
 recordings with launches 0 to 74 % of them are, so that without launches the finding names the idle time alone, as the ledger does.
-A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for: one
-of ten, or, where the launches of many are not on record, idle times as even as so many equal ones.
+A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for: one of
+ten, or, where twice that share is lost, idle times as even as twenty equal ones.
 Where launches were recorded, the evidence says how many of those kernels started as soon as they were launched, and the ranks
 named are those whose own hosts are too slow, also while others make them wait. Steps in which launches are much later than in the
 others are named, and what follows from calls that wait for the device is `frequent-sync`. What the prediction of the run's plan
@@ -47,8 +47,8 @@ HOST_BOUND_KERNELS = Threshold(
 HOST_BOUND_TIMES = Threshold(
     name="host-bound-times",
     value=20,
-    unit="equal idle times a step",
-    origin="chosen: a pause, or a read that comes late, is one or two; a slow host of which launches are missing leaves 59",
+    unit="equal idle times a step, where they are twice the least share",
+    origin="chosen: a pause, or a read that comes late, is one or two; a host that is slow for 15 % of a bundled step leaves 59",
 )
 
 ALIKE = 0.2
@@ -113,7 +113,8 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
         "largest_idle_share": float(idle.max() / step_ns) if len(idle) else 0.0,
         "largest_kernels_waited_for_share": float(waited.max()) if len(waited) else 0.0,
     }
-    often = (waited >= case.limit(HOST_BOUND_KERNELS)) | (_equal_times(case, short) >= case.limit(HOST_BOUND_TIMES))
+    lost_much = idle >= 2 * case.limit(HOST_BOUND_SHARE) * step_ns
+    often = (waited >= case.limit(HOST_BOUND_KERNELS)) | (lost_much & (_equal_times(case, short) >= case.limit(HOST_BOUND_TIMES)))
     if not _passes(case, idle, often.reindex(idle.index, fill_value=False), short):
         return Verdict((), evidence)
     planned_ns = planned.predicted_ns(case, "free")
@@ -124,8 +125,7 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
     at_once = _started_at_once(case, worst)
     verbs, one, many, _ = UNSEEN if at_once is None else SEEN
     lengths = case.computing.loc[case.computing["rank"].isin(named), "duration_ns"]
-    lost = (short, launching.leads_after_loading(case, named), launching.laid_bare(case, named))
-    removed = pd.concat([rows for rows in lost if len(rows)], ignore_index=True)
+    removed = pd.concat([short, launching.leads_after_loading(case, named)], ignore_index=True)
     return Verdict(
         (
             Finding(

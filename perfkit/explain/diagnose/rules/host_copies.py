@@ -53,12 +53,12 @@ UNNAMED = re.compile("^memcpy_async$", re.IGNORECASE)
 INSIDE = re.compile(r"\b(?:dtod|d2d)\b|device ?to ?device", re.IGNORECASE)
 SETS = re.compile(r"^memset", re.IGNORECASE)
 WAYS = (
-    ("host", COPIES, HOST_COPY_SHARE, ("exposed_copies_host_ns", "exposed_copies_host_share")),
-    ("inside", INSIDE, INSIDE_COPY_SHARE, ("exposed_copies_inside_ns", "exposed_copies_inside_share")),
-    ("unnamed", UNNAMED, INSIDE_COPY_SHARE, ("exposed_copies_unnamed_ns", "exposed_copies_unnamed_share")),
-    ("set", SETS, SET_SHARE, ("exposed_copies_set_ns", "exposed_copies_set_share")),
+    ("host", COPIES, ("exposed_copies_host_ns", "exposed_copies_host_share")),
+    ("inside", INSIDE, ("exposed_copies_inside_ns", "exposed_copies_inside_share")),
+    ("unnamed", UNNAMED, ("exposed_copies_unnamed_ns", "exposed_copies_unnamed_share")),
+    ("set", SETS, ("exposed_copies_set_ns", "exposed_copies_set_share")),
 )
-"""Which way, by which names, from which share of the step on, and as what in the evidence."""
+"""Which way, by which names, and as what in the evidence."""
 TITLES = {
     "host": "The device waits up to {exposed_copies_ns} of the mean step for copies between host and device, most of them "
     "{copies}{when}",
@@ -102,7 +102,7 @@ def check(case: Case) -> Verdict:
     copying = (case.kernels["kind"] == "copy").to_numpy(dtype=bool)
     evidence: dict[str, float] = {}
     found = []
-    for way, pattern, limit, figures in WAYS:
+    for way, pattern, figures in WAYS:
         chosen = copying & np.array([pattern.search(str(name)) is not None for name in known] or [False])[codes]
         if (copies := _within(case.steps, case.whole(case.kernels[chosen]))).empty:
             continue
@@ -114,7 +114,8 @@ def check(case: Case) -> Verdict:
         copied = exposed.assign(alone_ns=exposed_ns, named=exposed["rank"].map(by_rank >= 0.5 * by_rank.max()))
         by_step = copied[copied["rank"] == by_rank.idxmax()].groupby("step")["alone_ns"].sum()
         by_step = by_step.reindex(list(case.kernel_steps), fill_value=0.0)
-        least = case.limit(limit)
+        inside = case.limit(INSIDE_COPY_SHARE)
+        least = {"host": case.limit(HOST_COPY_SHARE), "set": case.limit(SET_SHARE)}.get(way, inside)
         episode = episode_of(by_step, case.limit(EPISODE_SHARE) * (case.step_ns or 1))
         if episode is not None and episode.usual >= least * (case.step_ns or 1):
             episode = None  # What all steps copy lasts, though some copy for longer.
