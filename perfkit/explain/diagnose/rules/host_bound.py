@@ -3,8 +3,8 @@
 What is measured: where launches were recorded, what the ledger holds of idle times inside steps as late launches; else short
 times (under a millisecond) in which the device does nothing and then starts a kernel. Those may be the device's own: in bundled
 recordings with launches 0 to 74 % of them are, so that without launches the finding names the idle time alone, as the ledger does.
-A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for: one of
-ten, or, where twice that share is lost, idle times as even as twenty equal ones.
+A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for: one
+of ten, or, where twice that share is lost, idle times as even as twenty equal ones.
 Where launches were recorded, the evidence says how many of those kernels started as soon as they were launched, and the ranks
 named are those whose own hosts are too slow, also while others make them wait. Steps in which launches are much later than in the
 others are named, and what follows from calls that wait for the device is `frequent-sync`. What the prediction of the run's plan
