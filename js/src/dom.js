@@ -6,7 +6,8 @@ export function unbroken(text) {
 }
 
 const NAMED_PAGE = /(\bpage \d\d\b|第 ?\d\d ?页)/;
-const QUANTITY = /((?<![\w.])[-+\u2212]?\d[\d.\u202f]*\u00a0(?:%|[num\u00b5]?s|min|h|[kMGTP]?i?B(?:\/s)?|[kMGTP]?FLOP\/s|tokens\/s(?:\/device)?)(?![\w/]))/;
+const UNIT = "(?:%|[num\u00b5]?s|min|[kKMGTP]?i?B(?:\\/s)?|[kMGTP]?FLOP(?:\\/s(?:\\/device)?)?|(?:tokens|samples)\\/s(?:\\/device)?)";
+const QUANTITY = new RegExp(`((?<![\\w.,-])[-+\u2212]?\\d[\\d.,\u202f]*\u00a0${UNIT}(?![\\w/]))`);
 
 /** The parts of a sentence: quantities stand out, and pages that it names are links where a list of pages stands beside it. */
 export function told(text) {
@@ -31,12 +32,15 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Marks the panel `root` where it is the first of the page, and where it is the first that answers, as pickers do not. */
-export function markFirst(root) {
+/** Marks the first panel of the page, and the first that answers, as pickers do not. */
+export function markFirst() {
   const all = [...document.querySelectorAll(".pk-panel")];
   document.documentElement.toggleAttribute("data-perfkit-several", all.length > 1);
-  root.classList.toggle("pk-panel-first", all[0] === root);
-  root.classList.toggle("pk-panel-answer", all.find((one) => one.dataset.panel && !one.dataset.panel.startsWith("choose-")) === root);
+  const answer = all.find((one) => one.dataset.panel && !one.dataset.panel.startsWith("choose-"));
+  for (const panel of all) {
+    panel.classList.toggle("pk-panel-first", panel === all[0]);
+    panel.classList.toggle("pk-panel-answer", panel === answer);
+  }
 }
 
 /** Puts a node of each of `items` into `box`, unless these items are in it already: what a visitor reads or has focused stays. */

@@ -68,7 +68,10 @@ class Panel {
 
   start() {
     begin(this.key);
-    requestAnimationFrame(() => markFirst(this.root));
+    requestAnimationFrame(() => {
+      markFirst();
+      sayOnce();
+    });
     const listeners = [
       ["change:controls", () => this.drawSoon()],
       ["change:actions", () => this.drawSoon()],

@@ -43,7 +43,7 @@ export class Table {
       this.mark();
       return;
     }
-    if (this.sort && !content.columns[this.sort.column]) this.sort = null;
+    if (this.sort && content.columns[this.sort.column]?.label !== before?.columns[this.sort.column].label) this.sort = null;
     this.draw();
   }
 

@@ -121,7 +121,7 @@ class Timeline {
 
   start() {
     begin(this.key);
-    requestAnimationFrame(() => markFirst(this.root));
+    requestAnimationFrame(markFirst);
     const listeners = [
       ["change:status", () => this.drawStatus()],
       ["change:setup", () => this.setUp()],

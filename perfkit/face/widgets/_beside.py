@@ -10,7 +10,7 @@ from typing import Any
 
 from perfkit.core.shortening import width_of
 from perfkit.face.widgets.chart import Figure
-from perfkit.face.widgets.table import Table, table_content
+from perfkit.face.widgets.table import Table, table_content, told_columns
 
 MOST_CH = 100
 """A wider table leaves its charts no room on any screen."""
@@ -41,7 +41,7 @@ class Beside:
         ((name, table),) = tables.items()
         own = table if isinstance(table, Table) else Table(frame=table)
         narrow = all(map(_is_narrow, charts.values()))
-        known = (*charts, narrow, name, *own.frame.columns)
+        known = (*charts, narrow, name, *told_columns(own.frame))
         if known != self._known:
             self._known, self._room_ch = known, _room_ch(own, 1 if narrow else LEAST_ROWS)
         return self._room_ch

@@ -269,7 +269,7 @@ class StepView(PanelView):
                 raise
             except Exception as error:
                 if pressed:
-                    self._answered_presses, self._refused = pressed_for, (given, error)
+                    self._answered_presses, self._refused, self._answered_news = pressed_for, (given, error), self._seen_news
                 raise
             self._answered_presses, self._refused = pressed_for, None
             self._answered_news = self._seen_news
@@ -287,12 +287,12 @@ class StepView(PanelView):
     def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
         recipe = self._recipe
         if recipe.button and not pressed:
-            if self._refused is not None and same(self._refused[0], given):
-                raise self._refused[1]  # it stands as long as all that was pressed with
             if (unless := recipe.unless) and (
                 why := unless(**{name: given[name] for name in inspect.signature(unless).parameters})
             ):
                 raise Waiting(why)
+            if self._refused is not None and same(self._refused[0], given) and self._seen_news == self._answered_news:
+                raise self._refused[1]  # it stands as long as all that was pressed with
             raise NothingYet(t(recipe.help) if recipe.help else say("Press “{button}”.", button=recipe.button))
         check()  # a newer question has the press too
         if recipe.settled and (progress := running()) is not None:

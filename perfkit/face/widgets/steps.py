@@ -114,7 +114,7 @@ def step(
     known = {**given, "chosen": ()} if several else given
 
     def decorate(function: Callable[..., Any]) -> Step:
-        _refuse(function, known)
+        _refuse(function, known, unless)
         words = title or (inspect.getdoc(function) or in_words(function.__name__)).splitlines()[0].rstrip(".")
         recipe = Recipe(
             name=function.__name__.replace("_", "-"),
@@ -146,13 +146,15 @@ def _sorted(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"sources": sources, "entries": entries, "constants": constants}
 
 
-def _refuse(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def _refuse(function: Callable[..., Any], given: Mapping[str, Any], unless: Callable[..., str] | None) -> None:
     parameters = inspect.signature(function).parameters.values()
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
-        return
-    names = {one.name for one in parameters}
-    needed = {one.name for one in parameters if one.default is inspect.Parameter.empty and one.kind is not one.VAR_POSITIONAL}
+    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    names = {one.name for one in parameters if one.kind not in starred}
+    needed = {one.name for one in parameters if one.name in names and one.default is inspect.Parameter.empty}
+    needed |= set() if unless is None else set(inspect.signature(unless).parameters)
     problems = [f"parameter {name!r} has no value; give @step(…, {name}=…)" for name in sorted(needed - set(given))]
-    problems += [f"{name!r} is no parameter; there are {', '.join(sorted(names)) or 'none'}" for name in sorted(set(given) - names)]
+    if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        other = sorted(set(given) - names)
+        problems += [f"{name!r} is no parameter; there are {', '.join(sorted(names)) or 'none'}" for name in other]
     if problems:
         raise InputError(f"step {function.__name__}", problems)

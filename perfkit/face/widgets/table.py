@@ -39,15 +39,15 @@ NAMES = frozenset(
 """Columns of what somebody else has named: their cells are not translated, and long ones are told by both their ends."""
 LONGEST_NAME = 72
 """Characters of a name that a cell shows; a kernel of C++ has hundreds."""
-SIGNS: dict[str, dict[object, str]] = {
+SIGNS = {
     "severity": {"high": "bad", "medium": "warn", "low": "plain"},
-    "fits": {False: "bad"},
+    "fits": {"no": "bad"},
     "enough": {"no": "bad"},
-    "slow": {True: "bad"},
-    "stands_out": {True: "warn"},
-    "verdict": {"impossible": "bad", "avoidable": "warn"},
+    "slow": {"yes": "bad"},
+    "stands_out": {"yes": "warn"},
+    "verdict": {"impossible": "bad", "unexpected": "bad", "avoidable": "warn"},
 }
-"""Cells of columns of judgements that are drawn as a sign: what stands out, and how much."""
+"""Cells of columns of judgements that are drawn as a sign: by what they begin with, how much they stand out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +80,27 @@ class Table:
 def table_content(name: str, table: Table) -> dict[str, Any]:
     """What the page needs to draw `table`: by column the label, the unit, and the cells as text and as values in that unit."""
     shown = table.frame.head(table.max_rows)
-    columns = [_column(str(column), shown[column], table) for column in shown.columns]
     return {
         "name": name,
         "title": told(table.title),
         "label": told(table.title) or name,
-        "columns": [column for column in columns if any(column["text"]) or shown.empty],
+        "columns": [_column(str(column), shown[column], table) for column in told_columns(shown)],
         "look": table.look,
         "total": len(table.frame),
         "selectable": table.selectable,
         "chosen": list(table.chosen),
         "several": table.several,
     }
+
+
+def told_columns(frame: pd.DataFrame) -> list[Any]:
+    """The columns of a table of which a cell says something; of one without rows all."""
+    return [name for name in frame.columns if frame.empty or any(cell != "" for cell in frame[name].tolist() if cell is not pd.NA)]
+
+
+def _sign(name: str, given: Any) -> str:
+    word = {True: "yes", False: "no"}[given] if isinstance(given, bool) else given
+    return SIGNS[name].get(word.partition(",")[0], "") if isinstance(word, str) else ""
 
 
 def _told(cell: Any, given: Any) -> Any:
@@ -117,6 +126,6 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
         "text": [shortened(demangled(cell), LONGEST_NAME) for cell in text] if name in NAMES else text,
         "values": [quantity.word(value) for value in values],
         "links": list(table.links.get(name, ()))[: len(own)],
-        "signs": [SIGNS[name].get(given, "") for given in series.tolist()] if name in SIGNS else [],
+        "signs": [_sign(name, given) for given in series.tolist()] if name in SIGNS else [],
         "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
     }

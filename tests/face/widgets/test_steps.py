@@ -344,6 +344,41 @@ def test_what_a_press_was_refused_for_stands_until_a_value_is_another_one():
     assert asked == [1, 1]
 
 
+def test_a_button_that_is_of_no_use_now_is_not_offered_and_comes_back():
+    rounds, tried = [], []
+
+    def nothing_open(size):
+        return "" if rounds else f"No round of {size} is open."
+
+    @widgets.step(size=widgets.Number(3, step=1), button="Decide", unless=nothing_open, follows_log=True)
+    def decide(size):
+        tried.append(size)
+        if not rounds:
+            raise InputError("decide", ["no round is open"])
+        return f"decided: {rounds.pop()}"
+
+    with pytest.raises(NothingYet, match="No round of 3 is open"):
+        decide.wait()
+    assert decide.view.status["waits"], "it has nothing to press"
+    with pytest.raises(InputError, match="no round is open"):
+        decide.press().wait()  # by a script, which is told
+    rounds.append("keep")
+    page_state().saved(origin=None)
+    with pytest.raises(NothingYet, match="Press “Decide”"):
+        decide.wait()
+    assert not decide.view.status["waits"]
+    assert decide.press().wait().text == "decided: keep"
+    assert tried == [3, 3]
+
+
+def test_what_says_that_a_button_is_of_no_use_takes_parameters_of_the_step():
+    with pytest.raises(InputError, match="parameter 'device' has no value"):
+
+        @widgets.step(button="Go", unless=lambda device: device)
+        def never_made():
+            return "never"
+
+
 def test_a_button_makes_its_step_run_and_nothing_else_does():
     done = []
 

@@ -41,6 +41,23 @@ def test_a_unit_that_is_given_wins_over_the_names():
     assert (speed["label"], speed["unit"], speed["text"]) == ("Speed", "tokens/s", ["2\u2009560"])
 
 
+def test_a_column_in_which_no_cell_says_anything_is_not_drawn_but_one_of_zeros_is():
+    frame = pd.DataFrame({"rank": [0, 1], "note": ["", ""], "wait_ns": [0, 0], "why": ["", "late"], "size_bytes": [None, None]})
+    drawn = [one["label"] for one in table_content("t", Table(frame))["columns"]]
+    assert drawn == ["rank", "wait", "why", "size"], "what was not measured is said"
+    assert len(table_content("t", Table(frame.head(0)))["columns"]) == len(frame.columns)
+
+
+def test_judgements_are_signs_and_counts_lists_and_unknown_words_are_none():
+    def signs(name, *cells):
+        return column(pd.DataFrame({name: pd.Series(cells, dtype="object")}), name)["signs"]
+
+    assert signs("severity", "high", "low", None) == ["bad", "plain", ""]
+    assert signs("fits", "yes", "no, 3 GiB too much", False, 0) == ["", "bad", "bad", ""]
+    assert signs("verdict", "unexpected", ["avoidable"], pd.NA) == ["bad", "", ""]
+    assert signs("note", "high") == []
+
+
 def test_hostile_text_is_only_text():
     name = "<img src=x onerror=alert(1)>"
     cells = column(pd.DataFrame({"name": [name]}), "name")

@@ -145,7 +145,7 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
         beyond = 1.0 - episode.usual / evidence["in_these_steps_ns"]
         rows = rows.assign(exposed=rows["exposed"] * beyond, gone=beyond)
     elif way == "set":
-        beyond = 1.0 - USUAL_SET_SHARE / evidence["exposed_copies_share"]
+        beyond = max(0.0, 1.0 - USUAL_SET_SHARE / (evidence["exposed_copies_share"] or USUAL_SET_SHARE))
         rows = rows.assign(exposed=rows["exposed"] * beyond, gone=beyond)
     exposed_ns = (rows["duration_ns"] * rows["exposed"]).groupby(rows["rank"]).sum().max() / case.num_kernel_steps
     # What hides a copy is told by timing the step anew, where that can be; nothing wins more than its time.

@@ -17,6 +17,8 @@ from perfkit.predict.plans.search.search_result import SearchResult
 from perfkit.predict.plans.search.search_text import plan_text, recompute_text
 
 MOST = 4
+ALIKE = 5e-6
+"""Steps that differ by less are told as equal: three digits of a percentage show no more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,7 @@ class Compared:
     def against(self, step_s: float) -> str:
         """How much longer its step is, in a sentence."""
         ratio = self.estimate.step_time_s / step_s - 1
-        if ratio == 0:
+        if abs(ratio) < ALIKE:
             return say("{plan}: as long.", plan=self.told())
         return say("{plan}: {ratio} longer." if ratio > 0 else "{plan}: {ratio} shorter.", plan=self.told(), ratio=abs(ratio))
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules.host_copies import RULE, USUAL_SET_SHARE
 from tests.explain.diagnose.made import MS, Training, added, healthy, judged, lacks, stays_healthy
 
@@ -65,6 +66,13 @@ def test_memory_that_is_set_is_told_where_it_takes_more_than_a_step_has_anyway()
     assert "sets memory" in found.title
     few = stays_healthy(RULE, copied(run, "Memset (Device)", run.steps()["duration_ns"].max() // 100))
     assert 0.005 < few["exposed_copies_set_share"] < 0.02
+
+
+def test_what_every_step_sets_is_worth_nothing_however_little_is_asked_for():
+    run = Training(stop_us=dict.fromkeys(range(4), 1000.0)).run()
+    few = copied(run, "Memset (Device)", run.steps()["duration_ns"].max() // 250)
+    (found,) = diagnose(few, only=[RULE], limits={"memory-set-share": 0.001}).findings
+    assert found.cost_ns == 0
 
 
 def test_without_copies_it_is_not_measured():
