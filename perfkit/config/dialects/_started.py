@@ -74,7 +74,7 @@ class Started:
 
 def started(text: str, path: Path | None) -> Started | None:
     """The training that a script starts with a file of settings; None where it starts none."""
-    joined = re.sub(r"\\\r?\n", " ", text)
+    joined = inside(re.sub(r"\\\r?\n", " ", text))
     found = STARTED.search(joined)
     if found is None:
         return None

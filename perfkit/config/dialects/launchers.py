@@ -12,7 +12,8 @@ import shlex
 from collections.abc import Iterator
 
 PROGRAMS = (
-    r"(?:msrun|torchrun|mpirun|mpiexec|srun|deepspeed|accelerate\s+launch|python3?(?:\.\d+)?\s+(?:-\w\s+\S+\s+)*\S+|bash\s+\S+\.sh)"
+    r"(?:msrun|torchrun|mpirun|mpiexec|srun|deepspeed|accelerate\s+launch|llamafactory-cli\s+\w+"
+    r"|python3?(?:\.\d+)?\s+(?:-\w\s+\S+\s+)*\S+|bash\s+\S+\.sh)"
 )
 """Programs that start a training."""
 CONTAINER = (
@@ -28,6 +29,12 @@ _STARTER = re.compile(rf"(?<![\w./-])(?:sudo\s+(?:-\S+\s+)*)?(?:{CONTAINER}|{_TO
 _HANDS = re.compile(rf"(?<![\w./-])(?:{CONTAINER}|(?:srun|mpirun|mpiexec)\b)")
 _BEGINS = re.compile(rf"(?<=\s)(?<!--name\s)(?:--\s+)?(?={_SHELL}|env\s+\w+=|{PROGRAMS}(?![\w:/@-]))")
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']*)"
+_ENV = re.compile(
+    rf"(^|[;&|])([ \t]*(?:[A-Za-z_]\w*={_VALUE}[ \t]+)*)(?:sudo\s+(?:-\S+\s+)*)?(?:/usr/bin/)?env\s+(?:-(?:i|u\s*\w+)\s+)*"
+    r"(?=[A-Za-z_]\w*=)",
+    re.MULTILINE,
+)
+"""`env` before the variables that it sets for one command."""
 _HANDED = re.compile(
     r"(?<!\S)(?:-e|-x|--env|--export)[ =]"
     rf"(?:\"([A-Za-z_]\w*=[^\"\n]*)\"|'([A-Za-z_]\w*=[^'\n]*)'|((?:ALL,|NONE,)?[A-Za-z_]\w*={_VALUE}))"
@@ -47,7 +54,7 @@ def inside(text: str) -> str:
     """
     text = _SET_FOR_IMAGE.sub(lambda found: f"{found[1]}export " + (f"{found[2]}=" if found[2] else ""), text)
     text = _STARTED_BY_IMAGE.sub(lambda found: _words(found[1]) or found[0], text)
-    return _COMMAND.sub(lambda found: _alone(found[0]), _REMOTE.sub(_unquoted, text))
+    return _ENV.sub(r"\1\2", _COMMAND.sub(lambda found: _alone(found[0]), _REMOTE.sub(_unquoted, text)))
 
 
 def in_one_word(text: str) -> str:

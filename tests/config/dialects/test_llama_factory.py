@@ -273,6 +273,12 @@ def begun(tmp_path: Path, script: str, name: str = "run.sh"):
     [
         ("NNODES=2 NPROC_PER_NODE=4 llamafactory-cli train full.yaml", 8, 1, "NNODES, NPROC_PER_NODE"),
         ("export NNODES=4\nllamafactory-cli train full.yaml per_device_train_batch_size=4", 32, 4, "per_device_train_batch_size"),
+        ("env NNODES=2 NPROC_PER_NODE=4 llamafactory-cli train full.yaml", 8, 1, "NNODES, NPROC_PER_NODE"),
+        ("sudo -E env NNODES=2 llamafactory-cli train full.yaml", 16, 1, "NNODES"),
+        ("env NNODES=4 python prep.py; env NNODES=2 llamafactory-cli train full.yaml", 16, 1, "NNODES"),
+        ("docker run --gpus all -e NNODES=2 image llamafactory-cli train full.yaml", 16, 1, "NNODES"),
+        ("docker run -e NNODES=2 image env NPROC_PER_NODE=4 llamafactory-cli train full.yaml", 8, 1, "NNODES, NPROC_PER_NODE"),
+        ("kubectl exec pod -- env NNODES=2 llamafactory-cli train full.yaml", 16, 1, "NNODES"),
         ("GPUS=4\ntorchrun --nproc_per_node $GPUS --nnodes=2 src/train.py full.yaml", 8, 1, "nproc_per_node, nnodes"),
         ("torchrun --nproc_per_node 4 src/train.py full.yaml --per_device_train_batch_size 2", 4, 2, "per_device_train_batch_size"),
         ("BS=4\nllamafactory-cli train full.yaml per_device_train_batch_size=$BS", 8, 4, "per_device_train_batch_size"),
