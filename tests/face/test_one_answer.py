@@ -22,7 +22,7 @@ from perfkit.face.cli import main
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.chart import as_figure
 from perfkit.face.widgets.page_state import page_state
-from perfkit.face.widgets.table import Table, table_content
+from perfkit.face.widgets.table import Table, table_content, told_columns
 from tests.page_cells import run_page, views
 
 DATA = data_folder()
@@ -200,8 +200,8 @@ def page_rows(whole: Whole, *names: str) -> Iterator[dict[str, Any]]:
     table = table if isinstance(table, Table) else Table(frame=table)
     columns = table_content("t", table)["columns"]
     for at in range(len(columns[0]["text"])):
-        row: dict[str, Any] = {}
-        for name, column in zip(table.frame.columns, columns, strict=True):
+        row: dict[str, Any] = {str(name): table.frame[name].iloc[at] for name in table.frame.columns}
+        for name, column in zip(told_columns(table.frame), columns, strict=True):
             own = table.frame[name].iloc[at]
             is_figure = quantity.quantity(name) is not None or column["numeric"]
             row[name] = read_off(column["text"][at], name, column["unit"]) if is_figure else None if own is pd.NA else own

@@ -127,7 +127,9 @@ def _data_parallel(options: Section, variables: Mapping[str, str], sizes: Mappin
 def _devices(options: Section, variables: Mapping[str, str]) -> int | None:
     known: Any = resolve_variable("WORLD_SIZE", variables)
     nodes = options.raw("nnodes", "num_nodes")
+    nodes = resolve_variable("PET_NNODES", variables) if nodes is None else nodes  # by which torchrun is told, too
     each = options.raw("nproc_per_node", "num_gpus")
+    each = resolve_variable("PET_NPROC_PER_NODE", variables) if each is None else each
     stated = options.positive_int("world_size", default=1) if options.has("world_size") else None
     if isinstance(each, int) and isinstance(nodes if nodes is not None else 1, int):
         launched = max(1, each * (nodes or 1))

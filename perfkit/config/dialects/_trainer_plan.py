@@ -23,7 +23,8 @@ from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
 USUAL_DEVICES = 8
-EACH, NODES = ("nproc_per_node", "num_gpus", "NPROC_PER_NODE"), ("nnodes", "num_nodes", "NNODES")
+EACH = ("nproc_per_node", "num_gpus", "NPROC_PER_NODE", "PET_NPROC_PER_NODE")
+NODES = ("nnodes", "num_nodes", "NNODES", "PET_NNODES")
 ALL, WORLD = ("num_processes", "ray_num_workers"), ("WORLD_SIZE",)
 BATCH = ("per_device_train_batch_size", "per_gpu_train_batch_size")
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")

@@ -21,7 +21,9 @@ OPTION = re.compile(rf"(?<![\w-])--(?:{NAMES.replace('_', '[-_]')})(?![\w-])")
 KEY = re.compile(rf"^(?:{NAMES})[ \t]*:", re.MULTILINE)
 MEMBER = re.compile(rf"\"(?:{NAMES})\"\s*:")
 KEYWORD = re.compile(rf"(?<!\w)(?:{NAMES}|bf16|fp16|output_dir|learning_rate|gradient_accumulation_steps)\s*=(?!=)")
-DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "WORLD_SIZE")
+PET = ("PET_NPROC_PER_NODE", "PET_NNODES")
+"""By which torchrun is told what its options would."""
+DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "WORLD_SIZE", *PET)
 """Variables of a script that say how many devices there are."""
 LAUNCHED_WITH = (
     *DEVICES,

@@ -1,7 +1,8 @@
 """Manifests of containers, of Kubernetes (pods, jobs, `PyTorchJob`) and of Compose, as the shell script that their containers run.
 
 Of a container `command` and `args` (Kubernetes), or `entrypoint` and `command` (Compose), are one command line, and `env` or
-`environment` its variables. What the cluster fills in (`valueFrom`, `envFrom`) is not known here.
+`environment` its variables. Of what the cluster fills in, the pods of a `PyTorchJob` are known from its replicas, as its operator has
+them (`setPodEnv` in pkg/controller.v1/pytorch/envvar.go of kubeflow/training-operator); `valueFrom` and `envFrom` are not.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def as_script(text: str) -> str:
     try:
         for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
             written: set[int] = set()
+            filled = _filled_in(document)
             for container in _containers(document):
-                _write(container, lines, written)
+                _write(container, lines, written, filled)
     except (yaml.YAMLError, RecursionError):
         return text
     if not lines:
@@ -67,11 +69,27 @@ def _parts(node: yaml.Node | None, depth: int = 8) -> dict[str, yaml.Node]:
     return {name: value for parts in (*reversed(bases), own) for name, value in parts.items()}
 
 
+def _filled_in(root: yaml.Node | None) -> list[tuple[str, str]]:
+    """The variables by which the operator of a `PyTorchJob` tells every container how many pods and processes the job has."""
+    spec = _parts(_parts(root).get("spec"))
+    replicas = [_parts(one).get("replicas") for one in _parts(spec.get("pytorchReplicaSpecs")).values()]
+    counts = [_count(one) for one in replicas]
+    if not any(counts):
+        return []
+    nodes, each = sum(count or 1 for count in counts), _count(spec.get("nprocPerNode"))
+    found = [("WORLD_SIZE", str(nodes * (each or 1))), ("PET_NNODES", str(nodes))]
+    return [*found, ("PET_NPROC_PER_NODE", str(each))] if each else found
+
+
+def _count(node: yaml.Node | None) -> int:
+    return int(node.value) if isinstance(node, yaml.ScalarNode) and re.fullmatch(r"\d{1,6}", node.value) else 0
+
+
 def _items(node: yaml.Node | None) -> list[yaml.Node]:
     return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
-def _write(container: yaml.MappingNode, lines: Lines, written: set[int]) -> None:
+def _write(container: yaml.MappingNode, lines: Lines, written: set[int], filled: list[tuple[str, str]]) -> None:
     parts, here = _parts(container), container.start_mark.line + 1
     groups = [group for name in _COMMANDS if (group := _words(parts.get(name)))]
     words = [word for group in groups for word in group]
@@ -82,12 +100,13 @@ def _write(container: yaml.MappingNode, lines: Lines, written: set[int]) -> None
     first = at or (groups[-1][0].start_mark.line + 1 if groups else here)
     # A variable is set before it is used, though its line may stand below.
     used = any("$" in word.value for word in words)
-    for name in _VARIABLES:
-        for line, assigned, value in _variables(parts.get(name)):
-            there = lines.setdefault(min(line, first) if used else line, [])
-            export = f"export {assigned}={shlex.quote(' '.join(value.split()))}"
-            if export not in there:
-                there.append(export)
+    own = [one for name in _VARIABLES for one in _variables(parts.get(name))]
+    given = {name for _, name, _ in own}
+    for line, assigned, value in (*((first, *one) for one in filled if words and one[0] not in given), *own):
+        there = lines.setdefault(min(line, first) if used else line, [])
+        export = f"export {assigned}={shlex.quote(' '.join(value.split()))}"
+        if export not in there:
+            there.append(export)
     if script is not None:
         _write_script(script, lines, at)
     elif words:

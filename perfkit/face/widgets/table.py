@@ -95,7 +95,7 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
 
 def told_columns(frame: pd.DataFrame) -> list[Any]:
     """The columns of a table of which a cell says something; of one without rows all."""
-    return [name for name in frame.columns if frame.empty or any(cell != "" for cell in frame[name].tolist() if cell is not pd.NA)]
+    return [name for name in frame.columns if frame.empty or any(cell is pd.NA or cell != "" for cell in frame[name].tolist())]
 
 
 def _sign(name: str, given: Any) -> str:

@@ -117,6 +117,36 @@ def test_a_plan_is_read_from_a_manifest_as_from_the_script():
     assert read_text(_pod(command, "parts"), "job.yaml").parallel == read_text(command, "run.sh").parallel
 
 
+def _training_job(command: str, *, master: str = "1", worker: str = "3", **spec: object) -> str:
+    """A `PyTorchJob` whose pods all run `command` in a shell."""
+    pod = {"template": {"spec": {"containers": [{"name": "pytorch", "command": ["bash", "-c", command]}]}}}
+    replicas = {name: {"replicas": count, **pod} for name, count in (("Master", master), ("Worker", worker)) if count}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {**spec, "pytorchReplicaSpecs": replicas}}
+    return yaml.safe_dump(job, width=10_000, sort_keys=False).replace("replicas: '", "replicas: ").replace("'\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("launch", "spec", "devices"),
+    [
+        ("torchrun --nproc_per_node 8 --nnodes $WORLD_SIZE", {}, 32),
+        ("torchrun --nproc_per_node=8 --nnodes=${PET_NNODES}", {}, 32),
+        ("torchrun --nproc_per_node 8", {}, 32),
+        ("torchrun", {"nprocPerNode": 4}, 16),
+        ("python", {}, 4),
+        ("torchrun --nproc_per_node 8 --nnodes 2", {}, 16),
+        ("torchrun --nproc_per_node 8", {"master": "", "worker": "2"}, 16),
+        ("PET_NNODES=2 torchrun --nproc_per_node 8", {}, 16),
+    ],
+)
+def test_the_replicas_of_a_training_job_are_its_nodes(launch: str, spec: dict, devices: int):
+    assert read_text(_training_job(f"{launch} pretrain_gpt.py --seq-length 4096 {BF16}", **spec), "job.yaml").num_devices == devices
+
+
+def test_replicas_that_are_not_stated_say_nothing():
+    assert "WORLD_SIZE" not in as_script(JOB)
+    assert "WORLD_SIZE" not in as_script(_training_job("torchrun train.py", master="", worker="many"))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -43,8 +43,9 @@ def test_a_unit_that_is_given_wins_over_the_names():
 
 def test_a_column_in_which_no_cell_says_anything_is_not_drawn_but_one_of_zeros_is():
     frame = pd.DataFrame({"rank": [0, 1], "note": ["", ""], "wait_ns": [0, 0], "why": ["", "late"], "size_bytes": [None, None]})
+    frame["late_ns"] = pd.array([pd.NA, pd.NA], dtype="Int64")
     drawn = [one["label"] for one in table_content("t", Table(frame))["columns"]]
-    assert drawn == ["rank", "wait", "why", "size"], "what was not measured is said"
+    assert drawn == ["rank", "wait", "why", "size", "late"], "what was not measured is said"
     assert len(table_content("t", Table(frame.head(0)))["columns"]) == len(frame.columns)
 
 

@@ -189,6 +189,11 @@ def recompute_ground(plan: Plan) -> RecomputeGround:
     )
 
 
+def first_choice(ground: RecomputeGround) -> str:
+    """What to begin with: what the plan recomputes itself; where it recomputes nothing, what frees most for its time."""
+    return CHOICES[0] if ground.plan.recompute == RecomputePlan() else AS_PLANNED
+
+
 def recompute_choice(
     ground: RecomputeGround,
     choice: str,
