@@ -174,8 +174,8 @@ def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
     rest = int(ranks["other_ns"].sum())
     if rest > total:
         form = (
-            "{rest_ns} of the {total_ns} in collectives ({rest_ratio}) are neither waiting nor transfer: no task of the operation is on "
-            "record then."
+            "{rest_ns} of the {total_ns} in collectives ({rest_ratio}) are neither waiting nor transfer: no task of the operation "
+            "is on record then."
         )
         told.append(say(form, rest_ns=rest, total_ns=rest + total, rest_ratio=rest / (rest + total)))
     if "partial" in set(members["basis"].dropna()):

@@ -1,8 +1,8 @@
 """Manifests of containers, of Kubernetes (pods, jobs, `PyTorchJob`) and of Compose, as the shell script that their containers run.
 
 Of a container `command` and `args` (Kubernetes), or `entrypoint` and `command` (Compose), are one command line, and `env` or
-`environment` its variables. Of what the cluster fills in, the pods of a `PyTorchJob` are known from its replicas, as its operator has
-them (`setPodEnv` in pkg/controller.v1/pytorch/envvar.go of kubeflow/training-operator); `valueFrom` and `envFrom` are not.
+`environment` its variables. Of what the cluster fills in, the pods of a `PyTorchJob` are known from its replicas, as its operator
+has them (`setPodEnv` in pkg/controller.v1/pytorch/envvar.go of kubeflow/training-operator); `valueFrom` and `envFrom` are not.
 """
 
 from __future__ import annotations
