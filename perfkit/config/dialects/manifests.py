@@ -72,13 +72,14 @@ def _parts(node: yaml.Node | None, depth: int = 8) -> dict[str, yaml.Node]:
 def _filled_in(root: yaml.Node | None) -> list[tuple[str, str]]:
     """The variables by which the operator of a `PyTorchJob` tells every container how many pods and processes the job has."""
     spec = _parts(_parts(root).get("spec"))
-    replicas = [_parts(one).get("replicas") for one in _parts(spec.get("pytorchReplicaSpecs")).values()]
-    counts = [_count(one) for one in replicas]
+    pods = _parts(spec.get("pytorchReplicaSpecs"))
+    counts = [_count(_parts(one).get("replicas")) for one in pods.values()]
     if not any(counts):
         return []
     nodes, each = sum(count or 1 for count in counts), _count(spec.get("nprocPerNode"))
-    found = [("WORLD_SIZE", str(nodes * (each or 1))), ("PET_NNODES", str(nodes))]
-    return [*found, ("PET_NPROC_PER_NODE", str(each))] if each else found
+    found = {"PET_NNODES": nodes} | ({"PET_NPROC_PER_NODE": each} if each else {})
+    found |= {"WORLD_SIZE": nodes * (each or 1)} if "Master" in pods else {}
+    return [(name, str(value)) for name, value in found.items()]
 
 
 def _count(node: yaml.Node | None) -> int:

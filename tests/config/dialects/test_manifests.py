@@ -144,7 +144,8 @@ def test_the_replicas_of_a_training_job_are_its_nodes(launch: str, spec: dict, d
 
 def test_replicas_that_are_not_stated_say_nothing():
     assert "WORLD_SIZE" not in as_script(JOB)
-    assert "WORLD_SIZE" not in as_script(_training_job("torchrun train.py", master="", worker="many"))
+    assert "PET_NNODES" not in as_script(_training_job("torchrun train.py", master="", worker="many"))
+    assert "WORLD_SIZE" not in as_script(_training_job("torchrun train.py", master=""))  # which a master alone brings
 
 
 @pytest.mark.parametrize(
