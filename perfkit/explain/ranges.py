@@ -77,11 +77,18 @@ def totals_in(run: Run, table: str, picked: Range, *, by: str = "name") -> pd.Da
 
 
 def parts_in(run: Run, picked: Range) -> pd.DataFrame:
-    """What a range is made of, a row a rank: `computing_ns`, `exposed_communication_ns` and `free_ns` sum to its length."""
+    """What a range is made of, a row a rank: `computing_ns`, `exposed_communication_ns` and `free_ns` sum to its length.
+
+    A device that only copies is free; communication is what the kernels of its kind and the collectives cover.
+    """
     rows = []
     for rank in picked.ranks:
         alone = Range(ranks=(rank,), start_ns=picked.start_ns, end_ns=picked.end_ns)
-        computing, moving = (_covered(run, table, alone) for table in ("kernels", "collectives"))
+        kernels = events_in(run, "kernels", alone)
+        kinds = kernels["kind"].astype(str) if "kind" in kernels else pd.Series("computing", index=kernels.index)
+        computing = _covered(run, alone, kernels[~kinds.isin(["communication", "copy"]).to_numpy(dtype=bool)])
+        talking = (kernels[(kinds == "communication").to_numpy(dtype=bool)], events_in(run, "collectives", alone))
+        moving = merge(*(_covered(run, alone, events) for events in talking))
         exposed = moving.total_ns - overlap_ns(computing, moving)
         free = alone.duration_ns - merge(computing, moving).total_ns
         row = {"rank": rank, "computing_ns": computing.total_ns, "exposed_communication_ns": exposed, "free_ns": free}
@@ -89,9 +96,8 @@ def parts_in(run: Run, picked: Range) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _covered(run: Run, table: str, picked: Range) -> Intervals:
-    """The time of one rank that a table covers, within the range, on the clock of the rank."""
-    events = events_in(run, table, picked)
+def _covered(run: Run, picked: Range, events: pd.DataFrame) -> Intervals:
+    """The time of one rank that its events cover, within the range, on the clock of the rank."""
     shift = run.clock.get(picked.ranks[0], 0)
     starts = events["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + events["duration_ns"].to_numpy(dtype=np.int64)

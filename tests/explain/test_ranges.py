@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -38,6 +40,28 @@ def test_the_parts_of_every_range_sum_to_it(sample: str):
         events = events_in(run, "kernels", picked)
         assert totals_in(run, "kernels", picked)["inside_ns"].sum() == events["inside_ns"].sum()
         assert (events["inside_ns"] <= events["duration_ns"]).all()
+
+
+TRACES = Path(__file__).parents[1] / "data" / "traces"
+STEPS = [
+    *(data_folder() / "traces" / sample for sample in SAMPLES),
+    *(TRACES / folder for folder in ("dlrm_8xV100", "torch_npu_pp2dp2", "hta/trace_diff", "ascend_trace_view/rank0_ascend_pt")),
+]
+
+
+@pytest.mark.parametrize("folder", STEPS, ids=lambda folder: folder.name)
+def test_a_step_that_is_picked_is_made_of_what_its_breakdown_says(folder: Path):
+    """An operation among ranks is no computing, though it is among the kernels."""
+    run = load(folder, cache=False)
+    steps = run.steps().dropna(subset=["start_ns", "computing_ns"])
+    assert len(steps)
+    for row in steps.to_dict("records"):
+        start_ns = row["start_ns"] + run.clock.get(row["rank"], 0)
+        picked = Range(ranks=(row["rank"],), start_ns=start_ns, end_ns=start_ns + row["duration_ns"])
+        (parts,) = parts_in(run, picked).to_dict("records")
+        bubble_ns = 0 if pd.isna(row["bubble_ns"]) else row["bubble_ns"]
+        told = {"computing_ns": row["computing_ns"], "exposed_communication_ns": row["exposed_communication_ns"] + bubble_ns}
+        assert {name: parts[name] for name in told} == pytest.approx(told, rel=1e-5)
 
 
 def test_a_rank_is_asked_on_its_own_clock_and_what_reaches_out_is_cut():
