@@ -9,6 +9,7 @@ import pytest
 
 from perfkit.explain.idle import idle_breakdown
 from perfkit.explain.launches import launches
+from perfkit.record.formats.ascend import host
 from perfkit.record.load import load
 
 US = 1736408883000000
@@ -60,3 +61,19 @@ def test_a_garbage_collection_of_python_is_a_call_of_the_host(tmp_path: Path):
     file.write_text(json.dumps(events))
     row = load(folder, cache=False).frame("host").query("name == 'GC'").iloc[0]
     assert (row["kind"], row["start_ns"], row["duration_ns"]) == ("call", (US + 20) * 1000, 30_500)
+
+
+def test_a_timeline_that_speaks_of_no_waiting_is_not_decoded_to_look_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def decoded(*_: object) -> None:
+        raise AssertionError("decoded")
+
+    folder = _folder(tmp_path, "async_npu")
+    file = next(folder.rglob("trace_view.json"))
+    events = json.loads(file.read_text())
+    with monkeypatch.context() as patch:
+        patch.setattr(host, "EventReader", decoded)
+        assert not load(folder, cache=False).has("waits")
+    task = {"task type": "Notify_Wait", "src rank": 0, "dst rank": 1}
+    events.append({"ph": "X", "name": "Notify_Wait", "pid": 9, "tid": 1, "ts": f"{US + 20}.000", "dur": 30, "args": task})
+    file.write_text(json.dumps(events))
+    assert load(folder, cache=False).frame("waits")["duration_ns"].tolist() == [30_000]

@@ -7,7 +7,7 @@ import pytest
 
 from perfkit.record.listing import File
 from perfkit.record.readers import blocks as _blocks
-from perfkit.record.readers.blocks import Blocks
+from perfkit.record.readers.blocks import Blocks, mentions
 
 
 def blocks(path: Path, content: bytes) -> Blocks:
@@ -30,3 +30,15 @@ def test_a_bomb_is_read_up_to_the_limit_and_called_damaged(tmp_path: Path, monke
     assert num_read < 40 << 20
     assert found.damage is not None
     assert "200-fold" in found.damage
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_word_is_found_wherever_the_blocks_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, packed: bool):
+    monkeypatch.setattr(_blocks, "BLOCK_BYTES", size)
+    path = tmp_path / "a.json"
+    path.write_bytes(gzip.compress(b"[needle, hay]") if packed else b"[needle, hay]")
+    file = File(path, Path(path.name), path.stat().st_size)
+    assert mentions(file, b"needle")
+    assert mentions(file, b"hay]")
+    assert not mentions(file, b"needles")

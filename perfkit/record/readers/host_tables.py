@@ -34,10 +34,11 @@ def offer(
     tables: Sequence[str] = TABLES,
     *,
     counted: Collection[str] = ("launches",),
+    holds: Callable[[str, int], bool] = lambda _name, _rank: True,
 ) -> None:
     """Offer tables of `ranks` for later; `read` gives them for one rank in frames, without the column `rank`.
 
-    What is lost of the tables `counted` was said already.
+    What is lost of the tables `counted` was said already. A rank is not read for a table that it does not hold.
     """
     found = frozenset(ranks)
     if not found:
@@ -69,7 +70,7 @@ def offer(
 
     def pieces(name: str, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         with lock:
-            rows = kept(rank)[name] if rank in found else []
+            rows = kept(rank)[name] if rank in found and (rank in held or holds(name, rank)) else []
         frames = rows.pieces(name) if isinstance(rows, Sink) else iter(rows)
         return (frame.loc[:, list(columns)] for frame in frames)
 

@@ -25,12 +25,10 @@ from perfkit.record.formats.ascend._many import MANY_RANKS, offer_many, read_man
 from perfkit.record.formats.ascend._recording import Recording, add_communication, add_kernels, add_steps, compare
 from perfkit.record.formats.ascend._units import is_recorded, offer_table
 from perfkit.record.formats.ascend.folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
-from perfkit.record.formats.ascend.host import TABLES as HOST_TABLES
-from perfkit.record.formats.ascend.host import read_host
+from perfkit.record.formats.ascend.host import offer_host, read_host
 from perfkit.record.formats.ascend.kernels import has_details, read_kernels
 from perfkit.record.listing import File, Listing
 from perfkit.record.placing import placed_by_time
-from perfkit.record.readers import host_tables
 from perfkit.record.readers.ranks_apart import read_ranks
 
 _READ = (STEPS, KERNELS, COLLECTIVES, LINKS)
@@ -78,7 +76,7 @@ def read(match: Match, sink: Sink) -> None:
         for recording in recordings
         if recording.kernels is not None and (file := recording.rank.file(TIMELINE)) is not None
     }
-    host_tables.offer(sink, timelines, lambda rank: read_host(*timelines[rank]), HOST_TABLES)
+    offer_host(sink, {rank: files for rank, (files, _) in timelines.items()}, lambda rank: read_host(*timelines[rank]))
 
 
 def offer_again(match: Match, sink: Sink, recipe: Any) -> None:
@@ -107,9 +105,9 @@ def _offer_many(ranks: Sequence[Rank], sink: Sink) -> None:
 
 def _offer_host(sink: Sink, ranks: Sequence[Rank]) -> None:
     """Offer the host side of many ranks, whose kernels are read later too."""
-    files = {rank.rank: file for rank in ranks if (file := rank.file(TIMELINE)) is not None}
+    files = {rank.rank: [file] for rank in ranks if (file := rank.file(TIMELINE)) is not None}
     if (kernels := sink.later.get("kernels")) is not None:
-        host_tables.offer(sink, files, lambda rank: read_host([files[rank]], kernels.read([rank], None)), HOST_TABLES)
+        offer_host(sink, files, lambda rank: read_host(files[rank], kernels.read([rank], None)))
 
 
 def _record_all(rank: Rank, placement: Mapping[int, Position], sink: Sink) -> Recording:

@@ -17,15 +17,14 @@ import pandas as pd
 
 from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink
-from perfkit.record.formats.ascend.host import TABLES as HOST_TABLES
-from perfkit.record.formats.ascend.host import read_host
+from perfkit.record.formats.ascend.host import offer_host, read_host
 from perfkit.record.formats.ascend.steps import compare_with_lanes
 from perfkit.record.formats.ascend.trace import Recording, read_recording
 from perfkit.record.formats.kineto.files import rank_in_name
 from perfkit.record.listing import File, Listing
 from perfkit.record.overlap import Timeline
 from perfkit.record.placing import BEFORE, Ints, Marks
-from perfkit.record.readers import host_tables, kinds
+from perfkit.record.readers import kinds
 from perfkit.record.readers.losses import report_losses
 from perfkit.record.steps import Window, add_host_steps, add_window_steps, begun_after, device_windows
 
@@ -86,7 +85,7 @@ def read(match: Match, sink: Sink) -> None:
     for rank in sorted(chosen):
         _add_rank(sink, rank, chosen[rank])
     sides = {rank: ([item.file], item.device.assign(step=_steps_of(item))) for rank, item in chosen.items() if len(item.device)}
-    host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]), HOST_TABLES)
+    offer_host(sink, {rank: files for rank, (files, _) in sides.items()}, lambda rank: read_host(*sides[rank]))
     sink.fact("num_events", sum(recording.num_events for recording in chosen.values()), "events of the files that were read")
 
 

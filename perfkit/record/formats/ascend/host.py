@@ -6,7 +6,7 @@ CANN. A kernel is that of the flow that ends within `TOLERANCE_NS` of its start,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit.record.format import Sink
 from perfkit.record.formats.ascend import _waits
 from perfkit.record.listing import File
 from perfkit.record.readers import host as _host
+from perfkit.record.readers import host_tables
+from perfkit.record.readers.blocks import mentions
 from perfkit.record.readers.chrome_counters import COLUMNS as COUNTER_COLUMNS
 from perfkit.record.readers.chrome_counters import Counter, counter_rows, named
 from perfkit.record.readers.chrome_events import FlowEnd, FlowStart, Name, Span, event_of
@@ -25,6 +28,7 @@ from perfkit.record.store import times_ns
 
 TABLES = ("host", "launches", "counters", _waits.TABLE)
 """What `read_host` gives."""
+_WAITING = _waits.NOTIFY_WAIT.encode()
 TOLERANCE_NS = 10
 MONOTONIC_BELOW_NS = 10**17
 """A time of day is 10^18 ns or more since 2001; a device that counts from its start takes three years to reach this."""
@@ -58,6 +62,18 @@ class NameArguments(msgspec.Struct, gc=False):
 
 
 _EVENT: Any = event_of(Span[HostArguments], Name[NameArguments], FlowStart, FlowEnd, Counter)
+
+
+def offer_host(sink: Sink, timelines: Mapping[int, Sequence[File]], read: Callable[[int], tuple[list[pd.DataFrame], ...]]) -> None:
+    """Offer the tables of the ranks with these files; a rank is not read for waiting of which its files do not speak.
+
+    Every diagnosis asks whether there is any, and most timelines, of level 1 or 0, hold none.
+    """
+
+    def holds(name: str, rank: int) -> bool:
+        return name != _waits.TABLE or any(mentions(file, _WAITING) for file in timelines[rank])
+
+    host_tables.offer(sink, timelines, read, TABLES, holds=holds)
 
 
 def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) -> tuple[list[pd.DataFrame], ...]:

@@ -20,8 +20,7 @@ from perfkit.core.errors import InputError
 from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.ascend import folders
-from perfkit.record.formats.ascend.host import MONOTONIC_BELOW_NS, read_host
-from perfkit.record.formats.ascend.host import TABLES as HOST_TABLES
+from perfkit.record.formats.ascend.host import MONOTONIC_BELOW_NS, offer_host, read_host
 from perfkit.record.formats.ascend.kernels import read_kernels
 from perfkit.record.formats.ascend.steps import compare_with_lanes
 from perfkit.record.formats.ascend.trace import Recording, read_recording
@@ -39,7 +38,7 @@ from perfkit.record.formats.msprof._files import (
 from perfkit.record.listing import File, Listing
 from perfkit.record.overlap import Timeline
 from perfkit.record.placing import Marks, account_of
-from perfkit.record.readers import host_tables, kinds
+from perfkit.record.readers import kinds
 from perfkit.record.steps import Window, add_window_steps
 
 _ALIASES = {
@@ -108,7 +107,7 @@ def read(match: Match, sink: Sink) -> None:
             if TIMELINE in export.parts and not export.iterations:
                 sides[rank] = ([part.file for part in export.parts[TIMELINE]], device.kernels, export.clock_ns or 0)
         _cover(rank, export, device, sink)
-    host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]), HOST_TABLES)
+    offer_host(sink, {rank: files for rank, (files, *_) in sides.items()}, lambda rank: read_host(*sides[rank]))
 
 
 def _ranks(exports: list[Export], sink: Sink) -> dict[int, Export]:
