@@ -8,9 +8,12 @@ Then what the rank that is waited for works longer than its own stage does; what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.run import Run
@@ -19,29 +22,79 @@ from perfkit.explain.ledger._paint import shared
 from perfkit.explain.micro_batches import chunks_of, micro_batches
 from perfkit.explain.stragglers import NO_STAGE
 
+_TOLD = (causes.FILLING, causes.STAGE_LOAD, causes.KERNELS)
+_Places: TypeAlias = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class _Busy:
+    """What the ranks compute in one step (ns), and the middle one of each stage."""
+
+    own: Mapping[int, int]
+    by_stage: Mapping[int, float]
+
+    def limits(self, stage: int, waited_for: Iterable[int], stages: Mapping[int, int], passes: int) -> tuple[float, float, float]:
+        """How much (ns) of what a rank of `stage` waits for others is filling, the load of the busiest stage, and a slow rank."""
+        middle = self.by_stage
+        filling = (len(middle) - 1) / passes * float(np.mean(list(middle.values())))
+        # A stage that computes nothing is not among those that do.
+        spare = max(0.0, max(middle.values()) - middle.get(stage, 0.0))
+        slower = (self.own.get(who, 0) - middle.get(stages.get(who, NO_STAGE), 0.0) for who in waited_for)
+        return filling, spare, max(0.0, *slower)
+
 
 def told_apart(run: Run, entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
     """The entries with those of the load of another stage cut by what they come from."""
     load = _for_stages(entries, stages)
     if not load.any():
         return entries
-    work = {int(str(step)): rows for step, rows in _work(entries, stages).groupby("step")}
-    none = pd.DataFrame({"rank": [], "stage": [], "ns": []})
+    busy = _busy(entries, stages)
     passes = chunks_of(run) * (micro_batches(run, members, stages) or 1)
-    frames = [entries[~load]]
-    for (rank, step), rows in entries[load].groupby(["rank", "step"], sort=False):
-        busy = work.get(int(str(step)), none)
-        own, by_stage = busy.set_index("rank")["ns"], busy.groupby("stage")["ns"].median()
-        if len(by_stage) < 2:
-            frames.append(rows)
+    loads = entries[load].reset_index(drop=True)
+    ns, who = (loads[name].to_numpy(dtype=np.int64) for name in ("ns", "who"))
+    cause = loads["cause"].to_numpy(dtype=object)
+    late = np.where(cause == causes.STAGE_LOAD, causes.LATE_SENDS, cause)
+    pieces: list[tuple[_Places, npt.NDArray[Any], npt.NDArray[np.int64]]] = []
+    for (rank, step), places in _places(loads):
+        work = busy.get(step)
+        if work is None or len(work.by_stage) < 2:
+            pieces.append((places, cause[places], ns[places]))
             continue
-        filling = (len(by_stage) - 1) / passes * float(by_stage.mean())
-        # A stage that computes nothing is not among those that do.
-        own_stage = float(by_stage.get(stages[int(str(rank))], 0.0))
-        spare = max(0.0, float(by_stage.max()) - own_stage)
-        slow = {who: max(0.0, float(own.get(who, 0)) - float(by_stage.get(stages.get(who, -1), 0))) for who in rows["who"].unique()}
-        frames.append(_cut(rows, filling, spare, max(slow.values(), default=0.0)))
-    return pd.concat(frames, ignore_index=True)
+        parts = _parts(int(ns[places].sum()), work.limits(stages[rank], np.unique(who[places]).tolist(), stages, passes))
+        cut = np.stack([shared(total, parts) for total in ns[places].tolist()])
+        names = (*(np.full(len(places), name, dtype=object) for name in _TOLD), late[places])
+        pieces += [(places, names[at], cut[:, at]) for at in np.flatnonzero(parts).tolist()]
+    at, told, share = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    return pd.concat([entries[~load], loads.iloc[at].assign(cause=told, ns=share)], ignore_index=True)
+
+
+def _places(loads: pd.DataFrame) -> Iterator[tuple[tuple[int, int], _Places]]:
+    """The places of the rows of each rank and step, in the order in which these come; a frame each would cost most of a ledger."""
+    which = loads.groupby(["rank", "step"], sort=False).ngroup().to_numpy(dtype=np.int64)
+    ordered = np.argsort(which, kind="stable")
+    begins = np.flatnonzero(np.diff(which[ordered], prepend=-1))
+    keys = loads[["rank", "step"]].to_numpy(dtype=np.int64)[ordered[begins]].tolist()
+    return zip(map(tuple, keys), np.split(ordered, begins[1:]), strict=True)
+
+
+def _busy(entries: pd.DataFrame, stages: Mapping[int, int]) -> dict[int, _Busy]:
+    """What the ranks compute, by step."""
+    return {
+        int(str(step)): _Busy(
+            dict(zip(rows["rank"].tolist(), rows["ns"].tolist(), strict=True)),
+            {int(str(stage)): float(ns) for stage, ns in rows.groupby("stage")["ns"].median().items()},
+        )
+        for step, rows in _work(entries, stages).groupby("step")
+    }
+
+
+def _parts(whole: int, limits: Iterable[float]) -> npt.NDArray[np.int64]:
+    """`whole` (ns) by what it comes from: as much as the limits allow one after the other, then what came late."""
+    rest, parts = whole, []
+    for limit in limits:
+        parts.append(min(rest, round(limit)))
+        rest -= parts[-1]
+    return np.array([*parts, rest], dtype=np.int64)
 
 
 def _for_stages(entries: pd.DataFrame, stages: Mapping[int, int]) -> np.ndarray:
@@ -52,20 +105,6 @@ def _for_stages(entries: pd.DataFrame, stages: Mapping[int, int]) -> np.ndarray:
     untold = (cause == causes.WAITING_UNTOLD).to_numpy(dtype=bool) & (entries["who"] >= 0).to_numpy(dtype=bool) & other
     found: np.ndarray = cause.isin([causes.STAGE_LOAD, causes.OTHER_STAGE]).to_numpy(dtype=bool) | untold
     return found
-
-
-def _cut(rows: pd.DataFrame, filling: float, spare: float, slow: float) -> pd.DataFrame:
-    whole = int(rows["ns"].sum())
-    rest, parts = whole, []
-    for limit in (filling, spare, slow):
-        parts.append(min(rest, round(limit)))
-        rest -= parts[-1]
-    weights = np.array([*parts, rest], dtype=np.int64)
-    late = rows["cause"].replace(causes.STAGE_LOAD, causes.LATE_SENDS)
-    names: tuple[pd.Series | str, ...] = (causes.FILLING, causes.STAGE_LOAD, causes.KERNELS, late)
-    cut = np.stack([shared(int(ns), weights) for ns in rows["ns"]])
-    pieces: list[pd.DataFrame] = [rows.assign(cause=name, ns=cut[:, at]) for at, name in enumerate(names) if weights[at]]
-    return pd.concat(pieces, ignore_index=True)
 
 
 def _work(entries: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
