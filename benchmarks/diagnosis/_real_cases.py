@@ -13,7 +13,7 @@ from benchmarks.diagnosis._rewritten import stretched
 from benchmarks.diagnosis._timed_anew import Recording, Stretched
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.explain.diagnose import Diagnosis, diagnose, work
+from perfkit.explain.diagnose import Diagnosis, all_rules, diagnose, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding
 from perfkit.record.load import load
@@ -225,9 +225,16 @@ def judged(base: Base, cause: Cause, with_baseline: bool) -> Verdict:
         true_share=true_ns / _step_ns(run),
         right=bool(fits),
         cost_ratio=ratio,
-        innocents=tuple(_innocents(found, before, cause, _step_ns(run))),
+        innocents=tuple(_innocents(found, base, cause, _step_ns(run))),
         said=tuple(f"{finding.rule} {_alone(finding) / 1e6:.2f} {_short(finding)}" for finding in found.findings),
     )
+
+
+@cache
+def _said_alone(folder: Path, times: int, name: str) -> bool:
+    """Whether a rule has a finding in the base when no other is asked: one that says the same has hidden it."""
+    rule = next(rule for rule in all_rules() if rule.name == name)
+    return bool(diagnose(_read(folder, times)[0].run, only=[rule]).findings)
 
 
 def _step_ns(run: Run) -> float:
@@ -257,15 +264,15 @@ def _names(finding: Finding, cause: Cause, steps: tuple[int, ...], *, whole: boo
     return not steps or whole or not many or told["steps"] == set(steps)
 
 
-def _innocents(found: Diagnosis, before: Diagnosis, cause: Cause, step_ns: float) -> Iterator[str]:
+def _innocents(found: Diagnosis, base: Base, cause: Cause, step_ns: float) -> Iterator[str]:
     """Findings that the base did not have and the cause does not explain."""
-    known = {finding.rule: set(finding.subject.get("ranks", ())) for finding in before.findings}
+    known = {finding.rule: set(finding.subject.get("ranks", ())) for finding in _read(base.folder, base.times)[1].findings}
     for finding in found.findings:
         ranks = set(finding.subject.get("ranks", ()))
         share = (finding.cost_ns or 0) / step_ns
         if about(finding, cause):
             continue
-        if finding.rule not in known and share >= TOLD:
+        if finding.rule not in known and share >= TOLD and not _said_alone(base.folder, base.times, finding.rule):
             yield f"{finding.rule} {share:.3f} {sorted(ranks)}"
         elif finding.rule in ("slow-rank", "slow-link") and ranks - set(cause.ranks) - known.get(finding.rule, set()):
             yield f"{finding.rule} {sorted(ranks)}"
