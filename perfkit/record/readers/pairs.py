@@ -50,6 +50,8 @@ class Pairs:
         """The spans that end in this block of events."""
         spans: list[Any] = []
         begun: list[Any] = []
+        if self._asynchronous.keys().isdisjoint(map(type, events)):
+            return spans
         for event in [event for event in events if type(event) in self._asynchronous]:
             moment = _moment(event.ts)
             if moment is None:
