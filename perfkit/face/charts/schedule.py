@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
@@ -39,18 +40,39 @@ _SEAM = "rgba(0, 0, 0, 0.45)"
 _LABEL_SHARE = 0.02
 """A bar narrower than this share of the step has no room for its micro batch."""
 
+_ENDS = 6
+"""At least so many micro batches are drawn at each end of a step whose middle repeats."""
+_GAP_SHARE = 0.05
+"""How much of what is drawn stands for what is left out between."""
+_CUT = "data('cut')[0]"
 _SECONDS_FROM_MS = 10_000
 """A step from here on has its axis in seconds, in which one counts it."""
 
 Rows = dict[str, list[dict[str, Any]]]
+
+
+class _Cut(NamedTuple):
+    """What is left out between two moments: so much of the time, the rest is room for the number of micro batches."""
+
+    at_ns: int
+    to_ns: int
+    skipped_ns: int = 0
+    left_out: int = 0
+
+    def row(self, stages: Sequence[int]) -> Columns:
+        times = {"start_ms": self.at_ns, "end_ms": self.to_ns, "duration_ms": self.skipped_ns}
+        label = f"+{self.left_out}" if self.left_out else ""
+        return {"stage": [stages[len(stages) // 2]], "label": [label], **{name: [ns / NS_PER_MS] for name, ns in times.items()}}
+
+
 _Bars = dict[str, NDArray[Any]]
 
 
 def schedule_picture(rows: dict[str, Columns]) -> alt.LayerChart:
     """Draw one lane a stage with the operations of every micro batch, outlined where they decide the makespan.
 
-    `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations" and "labels". Its height is a parameter
-    of the live view, see `picture_height`.
+    `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations", "labels" and "cut", the time between
+    the first and the last micro batches that is left out. Its height is a parameter of the live view, see `picture_height`.
     """
     seen = set(rows["operations"]["activity"])
     in_seconds = max(rows["lanes"]["end_ms"], default=0) >= _SECONDS_FROM_MS
@@ -65,16 +87,25 @@ def picture_height(num_stages: int) -> int:
 @theme.drawn_once
 def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_seconds: bool) -> alt.LayerChart:
     y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
-    axis = alt.Axis(title="time (s)", labelExpr="format(datum.value / 1000, ',')") if in_seconds else alt.Axis()
-    x = alt.X("start_ms:Q", title="time (ms)", axis=axis, scale=alt.Scale(nice=False, zero=True))
-    lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("end_ms:Q"), y=y)
+    clock = f"datum.value + (datum.value > {_CUT}.start_ms ? {_CUT}.duration_ms : 0)"
+    axis = alt.Axis(title="time (ms)", labelExpr=f"format({clock}, ',')")
+    if in_seconds:
+        axis = alt.Axis(title="time (s)", labelExpr=f"format(({clock}) / 1000, ',')")
+    x = alt.X("from_ms:Q", axis=axis, scale=alt.Scale(nice=False, zero=True))
+    lanes = _placed("lanes").mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("until_ms:Q"), y=y)
+    left_out = (
+        alt.Chart(alt.NamedData("cut"))
+        .transform_calculate(middle_ms="(datum.start_ms + datum.end_ms - datum.duration_ms) / 2")
+        .mark_text(color=theme.TEXT, fontSize=11)
+        .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
+    )
     names, colors = list(activities), [ACTIVITIES[name] for name in activities]
     operations = (
-        alt.Chart(alt.NamedData("operations"))
+        _placed("operations")
         .mark_bar()
         .encode(
             x=x,
-            x2=alt.X2("end_ms:Q"),
+            x2=alt.X2("until_ms:Q"),
             y=y,
             color=alt.Color("activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=colors)),
             stroke=alt.StrokeValue(_SEAM, condition={"test": "datum.critical", "value": theme.TEXT}),
@@ -91,12 +122,25 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_second
         )
     )
     labels = (
-        alt.Chart(alt.NamedData("labels"))
+        _placed("labels")
+        .transform_calculate(middle_ms="(datum.from_ms + datum.until_ms) / 2")
         .mark_text(fontSize=10, color="white", fontWeight="bold")
-        .encode(x=alt.X("middle_ms:Q"), y=y, text=alt.Text("label:N"))
+        .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
     )
-    chart = alt.LayerChart(layer=[lanes, operations, labels], width="container", height=_HEIGHT)
+    chart = alt.LayerChart(layer=[left_out, lanes, operations, labels], width="container", height=_HEIGHT)
     return theme.with_rows(chart, rows)
+
+
+def _placed(rows: str) -> alt.Chart:
+    """The rows that are drawn, from where to where, in the time without what is left out; their own times stay as they are."""
+    return (
+        alt.Chart(alt.NamedData(rows))
+        .transform_filter(f"datum.start_ms < {_CUT}.start_ms || datum.end_ms > {_CUT}.end_ms")
+        .transform_calculate(
+            from_ms=f"datum.start_ms <= {_CUT}.start_ms ? datum.start_ms : max(datum.start_ms, {_CUT}.end_ms) - {_CUT}.duration_ms",
+            until_ms=f"datum.end_ms >= {_CUT}.end_ms ? datum.end_ms - {_CUT}.duration_ms : min(datum.end_ms, {_CUT}.start_ms)",
+        )
+    )
 
 
 def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence[int]] | None = None) -> dict[str, Columns]:
@@ -104,7 +148,7 @@ def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence
 
     `recompute_ns` by chunk and stage is the part of every backward that repeats the forward; it is drawn before the rest. More than
     `MOST_BARS` bars are reduced: each stage is cut into equal slices, filled as far as it is busy with the colour of what it does
-    most.
+    most. Of a step of many micro batches whose middle repeats the first and the last are drawn.
     """
     bars = {name: np.asarray(operations[name]) for name in ("stage", "microbatch", "chunk", "start_ns", "end_ns", "critical")}
     bars["op"] = np.array(list(operations["op"]), dtype=object)
@@ -112,21 +156,53 @@ def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence
     if recompute_ns is not None:
         bars = _with_recompute(bars, recompute_ns)
     end_ns, stages = int(bars["end_ns"].max()), np.unique(bars["stage"]).tolist()
-    lanes = {"stage": stages, "start_ms": [0.0] * len(stages), "end_ms": [end_ns / NS_PER_MS] * len(stages)}
     if len(bars["stage"]) > MOST_BARS:
         bars = _slices(bars, end_ns)
         drawn = _columns(bars, ["several"] * len(bars["stage"]))
-        return {"lanes": lanes, "operations": drawn, "labels": {"stage": [], "middle_ms": [], "label": []}}
+        labels: Columns = {"stage": [], "start_ms": [], "end_ms": [], "label": []}
+        return {
+            "lanes": _lanes(stages, [(0, end_ns)]),
+            "operations": drawn,
+            "labels": labels,
+            "cut": _Cut(end_ns, end_ns).row(stages),
+        }
     bars = _only(bars, bars["end_ns"] > bars["start_ns"])
     drawn = _columns(bars, _numbers(bars))
-    wide = bars["end_ns"] - bars["start_ns"] > _LABEL_SHARE * end_ns
+    cut = _cut(bars, end_ns)
+    lanes = _lanes(stages, [(0, cut.at_ns), (cut.to_ns, end_ns)] if cut.left_out else [(0, end_ns)])
+    wide = bars["end_ns"] - bars["start_ns"] > _LABEL_SHARE * (end_ns - cut.skipped_ns)
     labelled = np.flatnonzero(wide & ((bars["activity"] == "forward") | (bars["activity"] == "backward"))).tolist()
-    labels = {
-        "stage": [drawn["stage"][bar] for bar in labelled],
-        "middle_ms": [(drawn["start_ms"][bar] + drawn["end_ms"][bar]) / 2 for bar in labelled],
-        "label": [drawn["what"][bar] for bar in labelled],
+    of = {"stage": "stage", "start_ms": "start_ms", "end_ms": "end_ms", "label": "what"}
+    labels = {name: [drawn[column][bar] for bar in labelled] for name, column in of.items()}
+    return {"lanes": lanes, "operations": drawn, "labels": labels, "cut": cut.row(stages)}
+
+
+def _lanes(stages: list[int], spans_ns: list[tuple[int, int]]) -> Columns:
+    """The background of every stage in each of the spans."""
+    every = [(stage, start, end) for stage in stages for start, end in spans_ns]
+    return {
+        "stage": [stage for stage, _, _ in every],
+        "start_ms": [start / NS_PER_MS for _, start, _ in every],
+        "end_ms": [end / NS_PER_MS for _, _, end in every],
     }
-    return {"lanes": lanes, "operations": drawn, "labels": labels}
+
+
+def _cut(bars: _Bars, end_ns: int) -> _Cut:
+    """The time to leave out: from where the first micro batches have ended to where the last ones begin, if most are between.
+
+    What is skipped is a round time, so that the numbers of the axis stay round behind it.
+    """
+    count, kept = int(bars["microbatch"].max(initial=-1)) + 1, max(_ENDS, len(np.unique(bars["stage"])) + 2)
+    if count < 3 * kept:
+        return _Cut(end_ns, end_ns)
+    first = (bars["microbatch"] >= 0) & (bars["microbatch"] < kept)
+    at_ns, to_ns = int(bars["end_ns"][first].max()), int(bars["start_ns"][bars["microbatch"] >= count - kept].min())
+    shown_ns = at_ns + end_ns - to_ns
+    unit_ns = 10 ** max(0, math.floor(math.log10(shown_ns)) - 1)
+    skipped_ns = math.floor((to_ns - at_ns - _GAP_SHARE * shown_ns) / unit_ns) * unit_ns
+    inside = (bars["start_ns"] >= at_ns) & (bars["end_ns"] <= to_ns)
+    left_out = len(np.setdiff1d(bars["microbatch"][inside], bars["microbatch"][~inside]))
+    return _Cut(at_ns, to_ns, skipped_ns, left_out) if skipped_ns > 0 and left_out else _Cut(end_ns, end_ns)
 
 
 @theme.drawn_once

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from perfkit.face.charts import schedule, spec
@@ -76,3 +78,36 @@ def test_memory_is_stacked_in_gib_beside_its_limit():
 
 def test_lanes_are_of_one_height_until_there_are_many():
     assert [schedule.picture_height(stages) for stages in (1, 4, 16, 64)] == [34, 136, 416, 640]
+
+
+def drawn_bars(rows):
+    """The bars that are drawn: stage, micro batch, and from where to where in ms, as the picture computes it."""
+    cut = {column: values[0] for column, values in rows["cut"].items()}
+    bars = []
+    for stage, what, start, end in zip(
+        *(rows["operations"][name] for name in ("stage", "what", "start_ms", "end_ms")), strict=True
+    ):
+        if start < cut["start_ms"] or end > cut["end_ms"]:
+            begin = start if start <= cut["start_ms"] else max(start, cut["end_ms"]) - cut["duration_ms"]
+            bars.append((stage, int(what), begin, end - cut["duration_ms"] if end >= cut["end_ms"] else min(end, cut["start_ms"])))
+    return bars
+
+
+@pytest.mark.parametrize("microbatches", [8, 17, 40, 128])
+def test_of_many_micro_batches_the_first_and_the_last_are_drawn(microbatches):
+    result = simulated(microbatches)
+    rows = schedule.schedule_rows(result.frame())
+    bars, (skipped_ms,), (left_out,) = drawn_bars(rows), rows["cut"]["duration_ms"], rows["cut"]["label"]
+    assert len(rows["operations"]["stage"]) == len(result.frame()), "the table of the picture has them all"
+    assert (skipped_ms > 0) == (microbatches > 17)
+    assert int(left_out or 0) == microbatches - len({number for _, number, _, _ in bars})
+    assert max(end for *_, end in bars) == pytest.approx(result.makespan_ns / 1e6 - skipped_ms)
+
+
+def test_nothing_is_drawn_over_another_where_the_middle_is_left_out():
+    by_stage = {}
+    for stage, _, start, end in drawn_bars(schedule.schedule_rows(simulated(128).frame())):
+        assert start < end
+        by_stage.setdefault(stage, []).append((start, end))
+    for spans in map(sorted, by_stage.values()):
+        assert all(earlier[1] <= later[0] + 1e-9 for earlier, later in pairwise(spans))

@@ -14,7 +14,7 @@ from perfkit.core.texts import joined, say
 from perfkit.core.units import format_bytes
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.predict.plans.search.search_result import SearchResult
-from perfkit.predict.plans.search.search_text import plan_text, recompute_text
+from perfkit.predict.plans.search.search_text import division_text, recompute_text
 
 MOST = 4
 ALIKE = 5e-6
@@ -133,8 +133,3 @@ def _shown(found: SearchResult, chosen: Sequence[str]) -> list[tuple[str, tuple[
         return [("plan", predicted) for predicted in known]
     rule = [] if found.suggestion is None else [("rule of thumb", (found.suggestion[1].plan, found.suggestion[1].estimate))]
     return [*(("plan", predicted) for predicted in best), *rule]
-
-
-def division_text(plan: Plan) -> str:
-    """The division of a plan, such as "dp 8 tp 4 pp 2"."""
-    return plan_text(plan).split(",")[0]

@@ -21,7 +21,7 @@ from perfkit.predict.calibration import Calibration
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.predict.plans.search._search_columns import Evaluated, ranked
 from perfkit.predict.plans.search._strategy_plans import StrategyPlans
-from perfkit.predict.plans.search.search_text import costs_text, plan_dict, plan_text, recompute_text, strategy_text
+from perfkit.predict.plans.search.search_text import costs_text, division_text, plan_dict, plan_text, recompute_text, strategy_text
 from perfkit.predict.plans.search.strategy_space import OPTIONAL, ORDER, Ints, StrategySpace, broken_rules, strategy_row
 
 MARKS = 1_500
@@ -29,6 +29,8 @@ LEAST_SHARE = 0.3
 """Of the best throughput; slower strategies would only flatten a picture."""
 TOLD_APART = ("tp", "pp", "cp", "ep", "vpp", "mbs")
 CLEAR = 0.8
+MOST_SHOWN = 8
+"""Plans of which a picture shows the steps."""
 
 
 class Mark(NamedTuple):
@@ -260,6 +262,21 @@ class SearchResult:
         if self.suggestion is not None:
             texts.append(f"Rule of thumb for this size ({self.suggestion[0]}): {self.suggestion[1].why}")
         return tuple(texts)
+
+    def rejected_text(self) -> str:
+        """What rules out most of the combinations that lost, in a sentence."""
+        reason, count = max(self.rejected.items(), key=lambda item: item[1], default=("", 0))
+        return (
+            say("Most often: {reason}, {count} combinations.", reason=say(reason), count=count)
+            if count
+            else say("No combination lost.")
+        )
+
+    def best_steps(self) -> dict[str, Breakdown]:
+        """What the steps of the listed plans are made of, by division, fastest first; where none fits, of the nearest."""
+        listed = [(one.plan, one.estimate) for one in self.plans]
+        best = listed or ([] if self.nearest is None else [(self.nearest.plan, self.nearest.estimate)])
+        return {division_text(plan): predicted.breakdown for plan, predicted in best[:MOST_SHOWN]}
 
     def nearest_table(self) -> pd.DataFrame:
         """What fills the fullest stage of the plan that is nearest to fitting: `part`, `peak_bytes`, most first.

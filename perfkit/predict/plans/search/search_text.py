@@ -116,3 +116,8 @@ def why(predicted: Estimate, best: Estimate, rank: int, limit_bytes: float) -> S
         peak_bytes=format_bytes(predicted.peak_memory_bytes),
         limit_bytes=limit_bytes,
     )
+
+
+def division_text(plan: Plan) -> str:
+    """The division of a plan, such as "dp 8 tp 4 pp 2"."""
+    return plan_text(plan).split(",")[0]
