@@ -20,7 +20,7 @@ import pandas as pd
 
 from perfkit.core.clock import Clock
 from perfkit.core.run import Run
-from perfkit.explain.diagnose._moments_order import AT_ONCE_NS, by_rank, follows, held_by_copies, once, waits_unseen
+from perfkit.explain.diagnose._moments_order import AT_ONCE_NS, ROUNDED_NS, by_rank, follows, held_by_copies, once, waits_unseen
 from perfkit.record.events.graph import UNKNOWN_NS, RankEvents, causal_graph
 from perfkit.record.overlap import union
 
@@ -321,10 +321,9 @@ class Moments:
         for at in np.flatnonzero(known & (launch_ns <= starts)).tolist():
             self._before[int(begins[at])].append((int(launch[at]), min(least, int(starts[at] - launch_ns[at]))))
         for source, target in follows(events, (starts, ends), launch_ns, known):
-            if ends[source] <= starts[target]:
-                self._before[int(begins[target])].append((int(begins[source]) + 1, 0))
+            if ends[source] <= starts[target] + ROUNDED_NS:
+                self._before[int(begins[target])].append((int(begins[source]) + 1, min(0, int(starts[target] - ends[source]))))
             elif starts[source] < starts[target]:
-                # Ends that are told by the microsecond may lie behind the start that waited for them.
                 self._before[int(begins[target])].append((int(begins[source]), int(starts[target] - starts[source])))
 
     def _met(self, members: pd.DataFrame) -> dict[int, list[int]]:

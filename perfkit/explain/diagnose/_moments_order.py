@@ -13,6 +13,8 @@ DEEP_NS = 10_000_000
 """A host that is so far ahead of its device, and goes on when that is done, has waited for it."""
 AT_ONCE_NS = 20_000
 """What follows an end so soon has waited for it."""
+ROUNDED_NS = 1_000
+"""Starts and lengths that are told by the microsecond, or as floating-point numbers, let an end lie behind what waited for it."""
 
 
 def by_rank(rows: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
@@ -32,7 +34,7 @@ def follows(events: RankEvents, device: tuple[Ints, Ints], launch_ns: Ints, know
         mine = np.flatnonzero(codes == code)
         mine = mine[np.argsort(ends[mine], kind="stable")]
         asked = np.flatnonzero((codes != code) & known)
-        at = np.searchsorted(ends[mine], starts[asked], side="right") - 1
+        at = np.searchsorted(ends[mine], starts[asked] + ROUNDED_NS, side="right") - 1
         last = mine[at.clip(min=0)]
         tied = (at >= 0) & (starts[asked] - ends[last] <= AT_ONCE_NS) & (starts[last] < starts[asked])
         tied &= launch_ns[last] <= launch_ns[asked]

@@ -25,6 +25,8 @@ HIDDEN_SHARE = 0.2
 """Chosen: a fifth. What runs before or after a kernel overlaps it at one end, by less."""
 AT_ONCE_NS = 20_000
 """What starts this soon after the one before it in its queue has waited for it."""
+ROUNDED_NS = 500
+"""Times that were floating-point numbers let what waited for an end start up to so much before it."""
 ALIKE = 0.02
 """Members whose numbers of kernels in the step differ by more than this run other programs."""
 _NEVER = np.iinfo(np.int64)
@@ -100,11 +102,11 @@ class _Rank:
 
     def held_at(self, moments: Ints) -> Ints:
         """By row the position of the operation that had held up the rank last at a moment, its start or earlier; NONE without."""
-        held = _last_ended(moments, self.ends, ~self.beside)
+        held = _last_ended(moments + ROUNDED_NS, self.ends, ~self.beside)
         # The optimizer waits for what ended last in the steps before, whatever that ran beside.
         for step in np.unique(self.steps)[1:]:
             last = int(np.where(self.steps < step, self.ends, _NEVER.min).argmax())
-            after = (self.steps == step) & (moments >= self.ends[last])
+            after = (self.steps == step) & (moments + ROUNDED_NS >= self.ends[last])
             held[after & ((held == NONE) | (self.ends[last] > self.ends[held]))] = last
         return self.earlier(held)
 
@@ -127,7 +129,7 @@ class _Rank:
         done = np.zeros(len(self.starts), dtype=np.int64)
         for begin, end in np.unique(np.stack([first, last]), axis=1).T:
             mine = first == begin
-            done[mine] = np.searchsorted(self.kernel_ends[begin:end], self.starts[mine], side="right")
+            done[mine] = np.searchsorted(self.kernel_ends[begin:end], self.starts[mine] + ROUNDED_NS, side="right")
         return done
 
     def when_done(self, counts: Ints) -> Ints:
@@ -150,7 +152,7 @@ def _order_one(rank: _Rank, order: Order) -> Flags:
     """Fill in the rows of one rank; gives which of them stood in a queue beside kernels."""
     starts, ends = rank.starts, rank.ends
     held = rank.held_at(starts)
-    other = rank.earlier(_last_ended(starts, ends, np.ones(len(ends), dtype=bool)))
+    other = rank.earlier(_last_ended(starts + ROUNDED_NS, ends, np.ones(len(ends), dtype=bool)))
     last_kernel = _last_moment(rank.busy, starts)
     waited = (other != NONE) & (other != held) & (ends[other] >= last_kernel)
     chosen = np.where(waited, other, rank.earlier(_last_of_group(rank)))
@@ -204,7 +206,7 @@ def _last_of_group(rank: _Rank) -> Ints:
     found = np.full(len(rank.starts), NONE, dtype=np.int64)
     for group in np.unique(rank.groups[rank.beside]):
         mine = rank.beside & (rank.groups == group)
-        found[mine] = _last_ended(rank.starts, rank.ends, mine)[mine]
+        found[mine] = _last_ended(rank.starts + ROUNDED_NS, rank.ends, mine)[mine]
     return found
 
 
