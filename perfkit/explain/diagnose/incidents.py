@@ -27,24 +27,38 @@ def verdict(
     if rows.empty:
         return Verdict((), {"num_incidents": 0.0})
     first = rows.iloc[0]
-    ranks = tuple(sorted({int(rank) for rank in rows["rank"]}))
+    named = ~rows["unnamed"].fillna(False).to_numpy(dtype=bool)
+    ranks = tuple(sorted({int(rank) for rank in rows["rank"][named]}))
     place = str(first["file"])
     if not pd.isna(first["line"]):
         place = say("{file}, line {line}", file=place, line=str(int(first["line"])))
     codes = tuple(dict.fromkeys(str(code) for code in rows["code"].dropna()))
     who = say("Rank {ranks}" if len(ranks) == 1 else "Ranks {ranks}", ranks=first_of(ranks, FEW_TOLD))
+    if not ranks:
+        who = say("A rank that the log does not name")
+    awaited = tuple(dict.fromkeys(int(peer) for peer in rows["peer"].dropna()))
     finding = Finding(
         rule=rule,
         title=say(
-            "{who} {what}{code}: {place}", who=who, what=what, code=say(" ({code})", code=codes[0]) if codes else "", place=place
+            "{who} {what}{code}{awaited}: {place}",
+            who=who,
+            what=what,
+            code=say(" ({code})", code=codes[0]) if codes else "",
+            awaited=say(", for rank {awaited}", awaited=first_of(awaited, FEW_TOLD)) if awaited else "",
+            place=place,
         ),
         subject={
             "ranks": ranks,
             "places": tuple(dict.fromkeys(starmap(_place, zip(rows["file"], rows["line"], strict=True))))[:FEW_TOLD],
             **({"codes": codes} if codes else {}),
+            **({"awaited": awaited} if awaited else {}),
             "text": (str(first["text"]),),
         },
-        evidence={"num_incidents": float(len(rows)), "num_ranks": float(len(ranks)), "first_rank": float(first["rank"])},
+        evidence={
+            "num_incidents": float(len(rows)),
+            "num_ranks": float(len(ranks)),
+            **({"first_rank": float(first["rank"])} if ranks else {}),
+        },
         actions=actions,
         severity="high",
         next=following,

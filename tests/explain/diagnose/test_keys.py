@@ -55,6 +55,7 @@ DOCUMENTED = {
     "--num-distributed-optimizer-instances": MEGATRON,
     "--num-layers-per-virtual-pipeline-stage": MEGATRON,
     "--num-workers": MEGATRON,
+    "--rerun-mode": MEGATRON,
     "--optimizer-cpu-offload": MEGATRON,
     "--overlap-grad-reduce": MEGATRON,
     "--overlap-param-gather": MEGATRON,
@@ -178,6 +179,7 @@ DOCUMENTED = {
     "use_flash_attention": MINDFORMERS,
     "use_seq_parallel": MINDFORMERS,
     "used_bprop_inputs": "www.mindspore.cn/mindformers/docs: performance optimization, memory",
+    "validate_results": MEGATRON,
 }
 """By key or call where its framework documents it."""
 ANYWHERE = (PYTHON, "man7.org")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from perfkit.explain.diagnose import diagnose
 from perfkit.record.formats.logs._incidents import incident_of
 from perfkit.record.load import load
 
@@ -34,6 +35,9 @@ LINES = [
     ("[ERROR] RUNTIME(1234): hbm multi bit ecc, device_id=3", "memory_error", None, None),
     ("rtStreamSynchronize execute failed, ret=507015 (aicore exception)", "device_error", "507015", None),
     ("RuntimeError: E39999: Inner Error, Please contact support engineer!", "device_error", "E39999", None),
+    ("[default6]:torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 896.00 MiB", "out_of_memory", None, 6),
+    ("[rank2]:   AssertionError: Rank 2: found NaN in local grad norm for bucket #0", "no_number", None, 2),
+    ("RuntimeError: found 3 uncorrectable ECC errors, 0 corrected", "memory_error", None, None),
     ("RuntimeError: HIP error: the operation cannot be performed in the present state", "device_error", None, None),
 ]
 
@@ -52,6 +56,11 @@ def test_a_line_is_told_with_kind_code_and_rank(text: str, kind: str, code: str 
         "  distributed_timeout_minutes ................ 10",
         "export HCCL_CONNECT_TIMEOUT=1800; export NCCL_TIMEOUT=1800 default timeout",
         "torchrun --nccl-timeout 30",
+        "WARNING: NCCL collective timeout set to 600000 ms",
+        "ECC mode: enabled; ECC errors: 0",
+        "    ECC Errors",
+        "    Volatile Uncorr. ECC : 0",
+        "INFO: out of memory handler installed",
         "INFO: E1234 is the name of a model",
         "node E10123: ready",
         "INFO: set max_device_memory to avoid out of memory",
@@ -73,3 +82,18 @@ def test_the_ranks_that_only_failed_are_read_beside_those_that_printed_steps(tmp
     assert rows[0]["time_ns"] == 1_744_040_067_000_000_000
     log = run.frame("log")
     assert (log["num_skipped"].tolist(), log["num_nan"].tolist()) == ([2] * 5, [1] * 5)
+
+
+def test_a_line_says_for_whom_it_waited_and_where_nothing_says_the_rank_it_has_none(tmp_path: Path):
+    waited = "EI0002: The wait execution of the Notify register times out. Reason: no Notify record from remote rank [5].\n"
+    (tmp_path / "worker_7.log").write_text(waited)
+    (tmp_path / "train.log").write_text("kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
+    run = load(tmp_path, cache=False)
+    rows = run.frame("incidents").sort_values("file")
+    assert rows["unnamed"].tolist() == [True, False]
+    assert rows["peer"].fillna(-1).tolist() == [-1, 5]
+    titles = {finding.rule: finding for finding in diagnose(run).findings}
+    assert ", for rank 5:" in titles["collective-timeout"].title
+    assert titles["device-error"].subject["ranks"] == ()
+    assert titles["device-error"].title.startswith("A rank that the log does not name")
+    assert "left its bus" in titles["device-error"].actions[0]

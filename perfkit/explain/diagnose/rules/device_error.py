@@ -8,6 +8,8 @@ What to do: an ECC error or an Xid of hardware wants the device reset or exchang
 
 from __future__ import annotations
 
+import re
+
 from perfkit.explain.diagnose import incidents
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
@@ -26,16 +28,22 @@ ACTIONS: tuple[Action, ...] = (
         "torch": "for an illegal access: run again with CUDA_LAUNCH_BLOCKING=1, so that the failing call is named",
     },
 )
+OFF_THE_BUS = re.compile(r"fallen off the bus|\bXid\b.{0,40}?\):\s*79\b")
+GONE: tuple[Action, ...] = (
+    "the device left its bus: start its node anew; if it comes again, look at power, cooling and seat of the card, or exchange it",
+)
 
 
 def check(case: Case) -> Verdict:
     """Lines about errors of devices."""
+    told = case.run.frame("incidents")
+    gone = told[(told["kind"] == "device_error").to_numpy(dtype=bool)]["text"].astype(str).str.contains(OFF_THE_BUS).any()
     return incidents.verdict(
         case,
         RULE.name,
         ("memory_error", "device_error"),
         "reported an error of its device",
-        actions=fitting(case, ACTIONS),
+        actions=fitting(case, GONE if gone else ACTIONS),
         following=("17_cluster",),
     )
 

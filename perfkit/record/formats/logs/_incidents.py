@@ -2,8 +2,8 @@
 
 Out of memory of the device or its host, collectives that timed out, errors of device memory, errors of the device or its driver.
 Codes of Ascend are two letters and four digits (EI0002: a notify of HCCL timed out, EL0004: no memory), E and five digits, or 507
-and three; of torch_npu ERR and five digits, of NVIDIA's driver Xid and a number. The rank is that of the line (`[rank3]:`), else
-that of the file.
+and three; of torch_npu ERR and five digits, of NVIDIA's driver Xid and a number. The rank is that of the line (`[rank3]:`, or
+`[default3]:` of torchrun), else that of the file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ _KINDS = {
         r"Watchdog caught collective operation timeout|(?:NCCL|HCCL|RCCL)\b.{0,120}?\b[Tt]im(?:ed? ?-?out|eout)|EI0002\b|EI0006\b"
         r"|[Nn]otify wait (?:execution )?time-?out|collective operations? timed? ?out"
         r"|Timed out (?:waiting \d+ ?ms for (?:recv|send) operation|after \d+ seconds waiting for clients)"
+    ),
+    "no_number": (
+        r"[Ff]ound (?:NaN|Inf|nan|inf|infinite values?)\b.{0,40}\b(?:grad|loss|norm)|\bnan (?:detected|encountered) in\b"
+        r"|[Ll]oss (?:is|became|value is) (?:NaN|nan|inf)\b"
     ),
     "memory_error": (
         r"\b(?:[Uu]ncorrect\w+ )?ECC (?:memory )?[Ee]rror|\bXid\b.{0,40}?\):\s*(?:48|63|64|94|95)\b|\bUCE ERROR\b"
@@ -40,22 +44,27 @@ MARKER = re.compile("|".join(_KINDS.values()).encode())
 _CODE = re.compile(r"\bE[A-Z]\d{4}\b|\bERR\d{5}\b|\bE[1-9]\d{4}\b|\b507\d{3}\b|\bXid\b.{0,40}?\):\s*(\d{1,3})\b")
 _HARMLESS = re.compile(
     r"TORCH_NCCL|NCCL_[A-Z_]+=|[\w-]+\.{4,}|\b(?:set|setting|config|default)\b.{0,40}timeout|--[\w-]*timeout"
-    r"|\b(?:if|avoid|prevent|against|may|might|case of)\b.{0,60}out of memory",
+    r"|timeout (?:is |was )?(?:set|configured)\b|\bECC\b[^:=]{0,40}[:=]\s*(?:0|none|disabled|enabled)\b(?!.*\b[1-9])"
+    r"|^\s*(?:volatile |aggregate )?ECC errors\s*:?\s*$"
+    r"|\b(?:if|avoid|prevent|against|may|might|case of)\b.{0,60}out of memory"
+    r"|out of memory (?:handler|killer|hook|observer|callback)",
     re.IGNORECASE,
 )
-"""Settings that name a time-out, lines of an argument dump, and advice about what did not happen."""
-_RANK = re.compile(r"\brank(?:id)?[ _:]{0,2}(\d{1,6})\b", re.IGNORECASE)
+"""Settings that name a time-out, lines of an argument dump, counts of no errors, and advice about what did not happen."""
+_RANK = re.compile(r"(?<!remote )\brank(?:id)?[ _:]{0,2}(\d{1,6})\b|^\[default(\d{1,6})\]:", re.IGNORECASE)
+_PEER = re.compile(r"\bremote ?rank[ _:]{0,2}\[?(\d{1,6})\b", re.IGNORECASE)
 _MAX_TEXT = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What a line says: its kind and code, the rank that it names, and its text."""
+    """What a line says: its kind and code, the rank that it names, its text, and the rank that did not come (`peer`)."""
 
     kind: str
     code: str | None
     rank: int | None
     text: str
+    peer: int | None = None
 
 
 def incident_of(text: str) -> Incident | None:
@@ -63,8 +72,9 @@ def incident_of(text: str) -> Incident | None:
     if _ANY.search(text) is None or _HARMLESS.search(text):
         return None
     kind = next(kind for kind, pattern in _PATTERNS.items() if pattern.search(text))
-    named = _RANK.search(text)
-    return Incident(kind, _code(text), int(named[1]) if named else None, text.strip()[:_MAX_TEXT])
+    named, peer = _RANK.search(text), _PEER.search(text)
+    rank = int(named[1] or named[2]) if named else None
+    return Incident(kind, _code(text), rank, text.strip()[:_MAX_TEXT], int(peer[1]) if peer else None)
 
 
 def _code(text: str) -> str | None:

@@ -76,12 +76,14 @@ def read_lines(file: File, sink: Sink) -> Iterator[Line]:
 
 def _add_incidents(found: list[tuple[Line, Incident]], file: File, sink: Sink) -> None:
     sink.drop(f"incidents after the first {MAX_INCIDENTS}", max(len(found) - MAX_INCIDENTS, 0), file, "incidents")
-    kept = found[:MAX_INCIDENTS]
+    kept, of_file = found[:MAX_INCIDENTS], rank_of(file)
     if kept:
         sink.add(
             "incidents",
             source=file,
-            rank=[rank_of(file) or 0 if incident.rank is None else incident.rank for _, incident in kept],
+            rank=[of_file or 0 if incident.rank is None else incident.rank for _, incident in kept],
+            unnamed=[incident.rank is None and of_file is None for _, incident in kept],
+            peer=[incident.peer for _, incident in kept],
             kind=[incident.kind for _, incident in kept],
             code=[incident.code for _, incident in kept],
             file=file.label,
