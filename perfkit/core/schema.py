@@ -314,9 +314,7 @@ INCIDENTS = Table(
     "something that went wrong, as a log or a recording says it",
     (
         _RANK,
-        Column(
-            "kind", "text", "host_memory, out_of_memory, collective_timeout, memory_error (ECC), no_number (nan) or device_error"
-        ),
+        Column("kind", "text", "host_memory, out_of_memory, collective_timeout, memory_error (ECC), no_number, device_error"),
         Column("code", "text", "code as printed: EI0002, ERR02200, Xid 79, ...", nullable=True),
         Column("file", "text", "file that says it"),
         Column("line", "int", "line in it, 1-based; null: the file has none", nullable=True),

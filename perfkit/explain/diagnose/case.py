@@ -152,8 +152,8 @@ class Case:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about how the run was judged."""
-        notes = []
+        """Sentences about how the run was read and judged."""
+        notes: list[str] = [*self.run.notes]
         if self.warm_up_steps:
             notes.append(_left_out(self.warm_up_steps))
         if len(self.detail_ranks) < len(self.run.ranks):

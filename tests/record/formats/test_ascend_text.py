@@ -309,13 +309,24 @@ def test_ranks_missing_from_the_stated_number_of_devices_are_named(copy: Path):
     assert note == "no folder of ranks 2 to 15 was found, though the job had 16 devices; read: ranks 0, 1"
 
 
-def test_of_two_runs_in_one_folder_the_later_is_read_and_the_other_reported(tmp_path: Path):
+def test_of_two_jobs_in_one_folder_the_later_is_read_and_the_other_reported(tmp_path: Path):
     shutil.copytree(TWO_RANKS, tmp_path / "monday")
     shutil.copytree(LEVEL_0, tmp_path / "sunday")
     run = load(tmp_path)
     assert run.ranks == (0, 1)
     assert run.facts["profiler_level"].value == "Level1"
-    assert [lost.file for lost in run.dropped] == ["sunday/rank0_ascend_pt", "sunday/rank1_ascend_pt"]
+    assert [(lost.file, lost.count) for lost in run.dropped] == [("sunday", 2)]
+    assert run.notes[0].startswith("monday, sunday hold recordings of the same ranks")
+
+
+def test_of_two_recordings_of_a_rank_beside_each_other_the_later_is_read_and_the_other_reported(tmp_path: Path):
+    for source, when in ((TWO_RANKS, "monday"), (LEVEL_0, "sunday")):
+        for rank in (0, 1):
+            shutil.copytree(source / f"rank{rank}_ascend_pt", tmp_path / f"{when}_rank{rank}_ascend_pt")
+    run = load(tmp_path)
+    assert run.ranks == (0, 1)
+    assert run.facts["profiler_level"].value == "Level1"
+    assert [lost.file for lost in run.dropped] == ["sunday_rank0_ascend_pt", "sunday_rank1_ascend_pt"]
     assert run.notes[0].startswith("2 of 4 folders hold a rank that another folder recorded later")
 
 

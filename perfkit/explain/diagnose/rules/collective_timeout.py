@@ -9,6 +9,7 @@ than the others wait.
 
 from __future__ import annotations
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import incidents
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
@@ -29,7 +30,7 @@ ACTIONS: tuple[Action, ...] = (
 
 def check(case: Case) -> Verdict:
     """Lines about collectives that timed out."""
-    what = "waited in vain in a collective"
+    what = say("waited in vain in a collective")
     return incidents.verdict(
         case, RULE.name, ("collective_timeout",), what, actions=fitting(case, ACTIONS), following=("13_communication",)
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import incidents
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
@@ -42,7 +43,7 @@ def check(case: Case) -> Verdict:
         case,
         RULE.name,
         ("memory_error", "device_error"),
-        "reported an error of its device",
+        say("reported an error of its device"),
         actions=fitting(case, GONE if gone else ACTIONS),
         following=("17_cluster",),
     )

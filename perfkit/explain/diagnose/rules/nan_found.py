@@ -8,6 +8,7 @@ What to do: one rank alone points to its batch or to its device, all ranks at on
 
 from __future__ import annotations
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import incidents
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
@@ -30,7 +31,7 @@ def check(case: Case) -> Verdict:
         case,
         RULE.name,
         ("no_number",),
-        "met a value that is no number (nan)",
+        say("met a value that is no number (nan)"),
         actions=fitting(case, ACTIONS),
         following=("22_accuracy_alignment", "skipped-steps"),
     )

@@ -9,6 +9,7 @@ workers that prefetch less, and a larger limit of the job.
 
 from __future__ import annotations
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import incidents
 from perfkit.explain.diagnose.advice import EXPANDABLE, Action, fitting
 from perfkit.explain.diagnose.case import Case
@@ -37,7 +38,7 @@ def check(case: Case) -> Verdict:
         case,
         RULE.name,
         ("out_of_memory",),
-        "ran out of device memory",
+        say("ran out of device memory"),
         actions=fitting(case, ACTIONS),
         following=("04_memory", "15_memory_profile"),
     )
@@ -45,7 +46,7 @@ def check(case: Case) -> Verdict:
         case,
         RULE.name,
         ("host_memory",),
-        "had a process killed for the memory of its host",
+        say("had a process killed for the memory of its host"),
         actions=fitting(case, HOST_ACTIONS),
         following=(),
     )

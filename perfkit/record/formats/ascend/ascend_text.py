@@ -24,7 +24,7 @@ from perfkit.record.formats.ascend._collectives import read_links, read_operatio
 from perfkit.record.formats.ascend._many import MANY_RANKS, offer_many, read_many
 from perfkit.record.formats.ascend._recording import Recording, add_communication, add_kernels, add_steps, compare
 from perfkit.record.formats.ascend._units import is_recorded, offer_table
-from perfkit.record.formats.ascend.folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
+from perfkit.record.formats.ascend.folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank
 from perfkit.record.formats.ascend.host import offer_host, read_host
 from perfkit.record.formats.ascend.kernels import has_details, read_kernels
 from perfkit.record.listing import File, Listing
@@ -48,13 +48,7 @@ def detect(listing: Listing) -> Match | None:
 
 def read(match: Match, sink: Sink) -> None:
     """Read all ranks; a part that cannot be read is counted in `dropped` and shown as partial or missing in `coverage`."""
-    folders: tuple[RankFolder, ...] = match.details
-    ranks = _ascend_folders.resolve_ranks(folders, sink)
-    if len(ranks) < len(folders):
-        sink.note(
-            f"{len(folders) - len(ranks)} of {len(folders)} folders hold a rank that another folder recorded later, perhaps of "
-            "another run; the latest of each rank was read. To see the others, open them on their own"
-        )
+    ranks = _ascend_folders.resolve_ranks(match.details, sink)
     _layout.add_facts(sink, ranks)
     named = _layout.groups_of(ranks)
     sink.placement.update(_layout.placement(named, [rank.rank for rank in ranks], sink.facts))

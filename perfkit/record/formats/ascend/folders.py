@@ -21,6 +21,7 @@ from perfkit.record.format import Sink
 from perfkit.record.formats.ascend.communication import is_rank
 from perfkit.record.formats.ascend.json import read_json
 from perfkit.record.listing import File, Listing, printable
+from perfkit.record.rivals import left_out
 
 STEPS, KERNELS, COLLECTIVES, LINKS = "step_trace_time.csv", "kernel_details.csv", "communication.json", "communication_matrix.json"
 METADATA = "profiler_metadata.json"
@@ -152,7 +153,23 @@ def resolve_ranks(folders: Iterable[RankFolder], sink: Sink) -> list[Rank]:
         known[rank] = [Rank(rank, found.source, found.info, found.metadata)]
         if len(known) > 1:
             sink.note(f"{found.source.label} does not say its rank; it is taken for rank {rank}")
+    known = _without_rivals(known, sink)
+    num_folders = sum(map(len, known.values()))
+    if len(known) < num_folders:
+        sink.note(
+            f"{num_folders - len(known)} of {num_folders} folders hold a rank that another folder recorded later, perhaps of "
+            "another run; the latest of each rank was read. To see the others, open them on their own"
+        )
     return [_latest(known[rank], sink) for rank in sorted(known)]
+
+
+def _without_rivals(known: Mapping[int, list[Rank]], sink: Sink) -> dict[int, list[Rank]]:
+    """The ranks without those of folders that are of another job."""
+    made = {home_of(found.source.folder): recorded_ns(found) for every in known.values() for found in every}
+    homes = {rank: [home_of(found.source.folder) for found in every] for rank, every in known.items()}
+    left = left_out(homes, made.__getitem__, sink)
+    kept = {rank: [found for found in every if home_of(found.source.folder) not in left] for rank, every in known.items()}
+    return {rank: every for rank, every in kept.items() if every}
 
 
 def _settings(file: File | None, sink: Sink) -> Mapping[str, Any]:

@@ -39,6 +39,7 @@ from perfkit.record.readers import host_tables, kinds
 from perfkit.record.readers.chrome_counters import held
 from perfkit.record.readers.losses import report_losses
 from perfkit.record.readers.parts import begins_amid_events
+from perfkit.record.rivals import left_out
 from perfkit.record.steps import Window, add_host_steps, add_window_steps, begun_after, last_ends, windows_until
 
 ELEMENT_BYTES: Mapping[str, int] = {
@@ -70,23 +71,14 @@ def detect(listing: Listing) -> Match | None:
 
 def read(match: Match, sink: Sink) -> None:
     """Read the files one by one; of two files of one rank the later recording is kept."""
-    chosen: dict[int, Recording] = {}
+    found: dict[int, list[Recording]] = {}
     content_bytes = sum(file.size_bytes * (_GZIP_RATIO if file.is_gzip else 1) for file in match.files)
     for recording in workers.each(
         _read_file, match.files, report=sink.advance, name=lambda file: file.label, num_bytes=content_bytes
     ):
         report_losses(recording, sink)
-        rank = _rank_of(recording, sink)
-        if rank not in chosen:
-            chosen[rank] = recording
-            continue
-        earlier, later = sorted((chosen[rank], recording), key=_time_of)
-        sink.note(
-            f"two files are of rank {rank}: the later one, {later.file.label}, is kept and {earlier.file.label} is left "
-            "out; if they are of different ranks, put rank<number> into their names"
-        )
-        sink.left_out(rank, earlier.file, earlier.num_spans, earlier.num_lost)
-        chosen[rank] = later
+        found.setdefault(_rank_of(recording, sink), []).append(recording)
+    chosen = _chosen(found, sink)
     communication = {rank: _add_rank(sink, rank, chosen[rank]) for rank in sorted(chosen)}
     _tell_groups(sink, chosen, communication)
     for rank, rows in communication.items():
@@ -98,6 +90,28 @@ def read(match: Match, sink: Sink) -> None:
     counted = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if recording.has_counted}
     sink.recipe = [_noted(marks), _noted(counted)]
     _offer(sink, marks, counted)
+
+
+def _chosen(found: Mapping[int, list[Recording]], sink: Sink) -> dict[int, Recording]:
+    """One recording a rank: of the job that is shown, and of several of that the later one."""
+    made_ns = {recording.file.path: _time_of(recording)[0] for every in found.values() for recording in every}
+    paths = {rank: [recording.file.path for recording in every] for rank, every in found.items()}
+    rivals = left_out(paths, made_ns.__getitem__, sink)
+    chosen: dict[int, Recording] = {}
+    for rank, every in found.items():
+        for recording in every:
+            if recording.file.path in rivals:
+                sink.left_out(rank, recording.file, recording.num_spans, recording.num_lost)
+            elif rank not in chosen:
+                chosen[rank] = recording
+            else:
+                earlier, chosen[rank] = sorted((chosen[rank], recording), key=_time_of)
+                sink.note(
+                    f"two files are of rank {rank}: the later one, {chosen[rank].file.label}, is kept and {earlier.file.label} is "
+                    "left out; if they are of different ranks, put rank<number> into their names"
+                )
+                sink.left_out(rank, earlier.file, earlier.num_spans, earlier.num_lost)
+    return chosen
 
 
 def offer_again(match: Match, sink: Sink, recipe: list[Any]) -> None:
