@@ -8,6 +8,7 @@ for is told apart into filling, load and late sends. Without recorded operators 
 only a large difference is named, because head and embedding cannot be told apart then. Layers that the plan of the run does not
 divide evenly are no finding. A stage with more work is told whether it computes more of its layers again. Stages of equal work are
 compared by what their ranks send among themselves, without waiting: operators that one of them cuts otherwise lengthen it.
+More work costs what it takes; what moving it wins is told beside it, and is less, as moved work is not gone.
 
 What to do: move layers (perfkit balance solves it exactly), recompute less on the long stage, or cut its operators as the others'.
 """
@@ -49,11 +50,9 @@ ATTENTION = re.compile(r"flash_?attention|fused_?infer_?attention|fmha|sdpa", re
 BACKWARD = re.compile(r"grad|bwd|backward", re.IGNORECASE)
 SLOW_PART = 0.3
 """A stage whose equal operators are slower by more than this share of its excess has slow devices, not more work."""
-ACTIONS: tuple[Action, ...] = (
-    "move layers off the long stage: perfkit balance finds the best division",
-    "recompute fewer layers on the long stage, if memory allows",
-)
-LESS_AGAIN: tuple[Action, ...] = tuple(reversed(ACTIONS))
+BALANCE = "move layers off the long stage: perfkit balance finds the best division"
+RECOMPUTE = "recompute fewer layers on the long stage, if memory allows"
+ACTIONS: tuple[Action, ...] = (BALANCE, RECOMPUTE)
 CUT_ALIKE: tuple[Action, ...] = (
     "compare how the operators of this stage are cut with those of the others: page 18 shows the strategies in the graph",
     "look at its collectives: page 13",
@@ -159,7 +158,7 @@ def _by_ends(case: Case, counts: pd.DataFrame, evidence: dict[str, float]) -> Ve
         subject={"stages": (stage,), "ranks": ranks, "operators": names},
         evidence={**evidence, **{f"stage_{at}_computing_ns": float(ns) for at, ns in times.items()}, **medians, **split, **layers},
         actions=fitting(case, _end_actions(stage, len(times), layers)),
-        cost_ns=_work.less_busy_ns(case, dict.fromkeys(ranks, float(times.max() - layers.get("balanced_stage_ns", times.mean())))),
+        cost_ns=_work.less_busy_ns(case, dict.fromkeys(ranks, _moving_wins_ns(case, times, _divided(times, stage, layers)))),
         next=("06_pipeline_balance", "17_cluster"),
     )
     return Verdict((finding,), evidence)
@@ -195,6 +194,31 @@ def _layers(case: Case, times: pd.Series, stage: int, counts: pd.DataFrame) -> d
     ]
     longest_ns, moved = min(found)
     return {"layers_of_stage": float(own), "layers_to_move": float(moved), "balanced_stage_ns": longest_ns, "layer_ns": layer_ns}
+
+
+def _divided(times: pd.Series, stage: int, layers: Mapping[str, float]) -> pd.Series:
+    """What the stages compute with layers moved off one of them to the others alike; evenly where layers cannot be counted."""
+    if not layers:
+        return pd.Series(float(times.mean()), index=times.index)
+    moved_ns = layers["layers_to_move"] * layers["layer_ns"]
+    after = times + moved_ns / (len(times) - 1)
+    after[stage] = times[stage] - moved_ns
+    return after
+
+
+def _moving_wins_ns(case: Case, times: pd.Series, after: pd.Series) -> float:
+    """How much shorter a step is when its stages compute `after` instead of `times` (ns a step, by stage).
+
+    All m micro batches pass the longest stage, and one of them each of the others too: max + (sum - max) / m (Narayanan et al.,
+    2021, section 2.2, with stages that differ). So moving a layer wins less than taking it away.
+    """
+    micro_batches = case.num_micro_batches
+
+    def step_ns(of: pd.Series) -> float:
+        longest = float(of.max())
+        return longest + ((float(of.sum()) - longest) / micro_batches if micro_batches else 0.0)
+
+    return max(0.0, step_ns(times) - step_ns(after))
 
 
 def _waits(case: Case) -> dict[str, float]:
@@ -248,6 +272,10 @@ def _verdict(case: Case, stage: int, ratio: float, evidence: dict[str, float]) -
     form = "{more_work_ratio} more work than" if ratio < 2 else "{times} x the work of"
     more = say(form, times=ratio, **evidence)
     again = "layers_again_ratio" in evidence
+    times = _staged(case).groupby("stage")["computing_ns"].median().astype("float64")
+    if len(times) > 1 and (moving_ns := _moving_wins_ns(case, times, _divided(times, stage, {}))) > 0:
+        evidence["won_by_moving_ns"] = moving_ns
+    actions = _move_or_recompute(evidence, again)
     title = "Pipeline stage {stage} has {more} the others in the median"
     title_again = "Pipeline stage {stage} has {more} the others in the median: it computes {layers_again_ratio} of its layers again"
     finding = Finding(
@@ -255,12 +283,21 @@ def _verdict(case: Case, stage: int, ratio: float, evidence: dict[str, float]) -
         title=say(title_again if again else title, stage=str(stage), more=more, **evidence),
         subject={"stages": (stage,), "ranks": ranks},
         evidence=evidence,
-        actions=fitting(case, LESS_AGAIN if again else ACTIONS),
+        actions=fitting(case, actions),
         cost_ns=_cost_ns(case, ranks, ratio),
         next=("06_pipeline_balance", "17_cluster"),
         part="step",
     )
     return Verdict((finding,), evidence)
+
+
+def _move_or_recompute(evidence: Mapping[str, float], again: bool) -> tuple[Action, ...]:
+    """What to do about more work, first what it comes from. Moved work is not gone, so moving wins less than the stage costs."""
+    move: Action = BALANCE
+    if "won_by_moving_ns" in evidence:
+        words = "move layers off the long stage: evenly divided the step is {won_by_moving_ns} shorter; perfkit balance finds how"
+        move = say(words, **evidence)
+    return (RECOMPUTE, move) if again else (move, RECOMPUTE)
 
 
 def _cost_ns(case: Case, ranks: tuple[int, ...], ratio: float) -> int:
