@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _Action = TypeVar("_Action", bound=argparse.Action)
 EXIT_CODES = """exit codes:
-  0 done; 1 something was found to act on (lint, compare --fail-above); 2 the input or the call is wrong, and standard error says all of it"""
+  0 done; 1 something was found to act on (lint, compare --fail-above); 2 the input or the call is wrong, and standard error
+  says all of it"""
 MENDED_BY = {"hardware is not named": "--device"}
 _MARK = "example:"
 _CHOICES = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)")

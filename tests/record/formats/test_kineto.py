@@ -5,6 +5,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -397,3 +398,25 @@ def test_progress_ends_at_the_size_of_the_files(tmp_path):
     write(tmp_path / "rank0.json", TWO_STEPS)
     load(tmp_path, progress=lambda what, done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] > 0
+
+
+def test_a_file_that_ends_inside_a_step_has_the_steps_before_it(tmp_path: Path):
+    events = [event for step in range(4) for event in marked_step(step)]
+    whole = json.dumps({"traceEvents": events})
+    (tmp_path / "rank0.json").write_text(whole[: whole.index('"name": "kernel 3.4"')])
+    run = load(tmp_path, cache=False)
+    assert run.frame("steps")["step"].tolist() == [0, 1, 2]
+    assert any("ends before step(s) 3 of rank 0 do" in note for note in run.notes)
+    (tmp_path / "rank0.json").write_text(whole[: -len("]}")])  # as a profiler leaves it that was killed after its last step
+    assert load(tmp_path, cache=False).frame("steps")["step"].tolist() == [0, 1, 2, 3]
+
+
+def marked_step(step: int) -> list[dict[str, Any]]:
+    """The mark of a step and ten kernels that fill it."""
+    since = 1_000.0 * step
+    mark = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 1, "tid": 1, "ts": since, "dur": 990.0}
+    return [mark] + [
+        {"ph": "X", "cat": "kernel", "name": f"kernel {step}.{at}", "pid": 0, "tid": 7, "ts": since + 100 * at, "dur": 90.0}
+        | {"args": {"stream": 7, "correlation": 100 * step + at}}
+        for at in range(10)
+    ]

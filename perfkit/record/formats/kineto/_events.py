@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import chain, compress, repeat
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.record import times, workers
@@ -30,6 +32,8 @@ from perfkit.record.readers.spool import Spool
 from perfkit.record.steps import Window
 
 HEAD_KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo"})
+_CUT_SHARE = 0.1
+"""A step in which executions stop sooner than in others by more than this share of it was not recorded whole."""
 _LOST_BEFORE = (LOST_EVENTS, NO_END, NO_BEGINNING, NO_TIME)
 _LOST_SPANS = (NO_START, NO_DURATION, *_LOST_BEFORE)
 
@@ -49,7 +53,7 @@ class Recording:
     of start, `host` its span, only if there is no device event. `counters` has samples, `time_ns` as absolute as `start_ns`.
     `num_spans` counts what has a duration, `num_lost` those of them that cannot be read; `beside` has the starts of those that are
     no execution: of the host, and (`on_device`) of spans that the profiler drew over executions. `middle_ns` is that of the times.
-    `has_counted` says whether CUPTI counted for kernels.
+    `has_counted` says whether CUPTI counted for kernels. `cut` are marked steps of whose executions a damaged file lacks the end.
     """
 
     file: File
@@ -70,6 +74,7 @@ class Recording:
     num_lost: int = 0
     beside: Spool = field(default_factory=Spool)
     has_counted: bool = False
+    cut: list[int] = field(default_factory=list)
 
     def executions(self) -> Iterator[pd.DataFrame]:
         """The rows of `device` frame by frame, with absolute times, numbered through."""
@@ -110,7 +115,28 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     recording.launches = _sound(launches, middle_ns)
     recording.steps = _windows(_sound(marks, middle_ns), recording.lost)
     recording.host = None if len(columns.device) else _extent(_sound(host, middle_ns))
+    if columns.damage is not None and len(columns.device):
+        known = [_sound(rows, middle_ns)["start_ns"].dropna() for rows in recording.executions()]
+        starts_ns = np.concatenate([rows.to_numpy(dtype=np.int64) for rows in known])
+        recording.steps, recording.cut = _whole_steps(recording.steps, np.sort(starts_ns))
     return recording
+
+
+def _whole_steps(steps: list[Window], starts_ns: npt.NDArray[np.int64]) -> tuple[list[Window], list[int]]:
+    """The steps of a file that ends early without those at its end that lack executions, and the numbers of these.
+
+    Executions start until a usual part of a step before its mark ends; where they stop much sooner it was not recorded whole.
+    """
+    if len(steps) < 2 or not len(starts_ns):
+        return steps, []
+    last = starts_ns[np.searchsorted(starts_ns, [step.end_ns for step in steps], side="right") - 1]
+    shares = [
+        min(1.0, (step.end_ns - at) / max(1, step.end_ns - step.start_ns)) for step, at in zip(steps, last.tolist(), strict=True)
+    ]
+    usual, count = float(np.median(shares)), len(steps)
+    while count > 1 and shares[count - 1] > usual + _CUT_SHARE:
+        count -= 1
+    return steps[:count], [step.step for step in steps[count:]]
 
 
 def _read_columns(file: File, on_read: Callable[[int], None]) -> Columns:

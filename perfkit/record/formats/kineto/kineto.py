@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.placement import members_text
+from perfkit.core.shortening import enumerated
 from perfkit.record import times, workers
 from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink, stacked
@@ -164,6 +165,9 @@ def _time_of(recording: Recording) -> tuple[int, float]:
 def _add_rank(sink: Sink, rank: int, recording: Recording) -> pd.DataFrame:
     """Add all of a rank but its collectives; returns its communication kernels in the order of `recording.collectives`."""
     file = recording.file
+    if recording.cut:
+        steps = enumerated(recording.cut, 8)
+        sink.note(f"{file.label} ends before step(s) {steps} of rank {rank} do: they are left out, with all that follows")
     state = "partial" if recording.damage or begins_amid_events(file.head) else None
     sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
     for sampled in recording.samples():
