@@ -48,6 +48,7 @@ def diagnose(
 def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
     """As `diagnose`, of a case that its caller looks at further."""
     findings: list[Finding] = []
+    small: list[Finding] = []
     healthy: list[Healthy] = []
     missing: list[NotMeasured] = []
     failed: list[Failed] = []
@@ -61,6 +62,7 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
             verdict = rule.check(case)
             within = [_prices.bounded(finding, case) for finding in verdict.findings]
             kept = _worth_telling(_prices.joint(within, case), case)
+            small += [finding for finding in within if not kept and finding.loss is not None]
         except NotMeasuredError as error:
             missing.append(NotMeasured(rule.name, (error.missing,), error.how_to_collect))
             continue
@@ -70,6 +72,9 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
         findings += kept
         if not kept:
             healthy.append(Healthy(rule.name, verdict.evidence))
+    masked = _prices.masked(small, findings, case, _least_told_ns(case))
+    findings += masked
+    healthy = [entry for entry in healthy if entry.rule not in {finding.rule for finding in masked}]
     priced = _prices.joint(_explained(findings, chosen, _least_told_ns(case)), case)
     ordered = _ordered([_prices.bounded(finding, case) for finding in priced])
     return Diagnosis(

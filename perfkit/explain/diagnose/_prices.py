@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.explain.diagnose import work
@@ -29,6 +30,8 @@ INDEPENDENT = 0.02
 """Causes whose prices sum to what they win together but for this share do not touch each other."""
 MOST = 12
 """Of more findings what each adds to all others is not worked out: it takes a replay a finding."""
+MASKING = 2
+"""Causes that win so many times together what they win one by one hide each other."""
 REGRESSIONS = frozenset({"slow-operators", "slower-than-before"})
 """Rules that say what became slower than in the baseline: together that cannot be more than the step became longer."""
 HIDING = frozenset({"exposed-communication", "gradient-allreduce-tail"})
@@ -40,11 +43,13 @@ OF_HOSTS = ("feed", "launching", "launch latency", "blocking call", "pause", "al
 def joint(findings: Sequence[Finding], case: Case) -> list[Finding]:
     """The findings with the prices of those that say what would be gone, as shares of what they win together."""
     told = [at for at, finding in enumerate(findings) if finding.loss is not None and finding.cost_ns is not None]
-    alone = np.array([findings[at].cost_ns or 0 for at in told], dtype=np.int64)
-    losses = [loss for at in told if (loss := findings[at].loss) is not None]
+    whole, alone, losses = _together(findings, told, case)
+    if whole < MASKING * int(alone.sum()):
+        # What a device waits for input is timed without its host, so it shares a price only with what clearly hides it.
+        told = [at for at in told if not ((loss := findings[at].loss) is not None and loss.alone)]
+        whole, alone, losses = _together(findings, told, case)
     if len(told) < 2:
         return list(findings)
-    whole = work.price(case, losses)
     if abs(whole - int(alone.sum())) <= INDEPENDENT * max(whole, int(alone.sum())):
         return list(findings)
     weights = alone + _added(losses, whole, case) if len(told) <= MOST else alone
@@ -54,6 +59,29 @@ def joint(findings: Sequence[Finding], case: Case) -> list[Finding]:
         evidence = {**found[at].evidence, "cost_alone_ns": found[at].cost_ns or 0, "joint_cost_ns": whole}
         found[at] = replace(found[at], cost_ns=cost, evidence=evidence)
     return found
+
+
+def _together(findings: Sequence[Finding], told: Sequence[int], case: Case) -> tuple[int, npt.NDArray[np.int64], list[Loss]]:
+    """What a step wins without all that these findings name, what each wins alone, and what that is."""
+    alone = np.array([findings[at].cost_ns or 0 for at in told], dtype=np.int64)
+    losses = [loss for at in told if (loss := findings[at].loss) is not None]
+    return work.price(case, losses) if len(told) > 1 else int(alone.sum()), alone, losses
+
+
+def masked(small: Sequence[Finding], found: Sequence[Finding], case: Case, least_ns: float) -> list[Finding]:
+    """Of findings that win next to nothing alone those without which what was found would win far less than with them.
+
+    Where one rank computes longer and another waits for input as long, each alone wins what it has beyond the other.
+    """
+    losses = [finding.loss for finding in found if finding.loss is not None]
+    if not losses or not small:
+        return []
+    whole = work.price(case, losses)
+    return [
+        one
+        for one in small
+        if one.loss is not None and work.price(case, [*losses, one.loss]) - whole >= max(least_ns, (MASKING - 1) * whole)
+    ]
 
 
 def _added(losses: Sequence[Loss], whole: int, case: Case) -> np.ndarray:

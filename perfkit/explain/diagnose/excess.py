@@ -129,7 +129,7 @@ def _judged(table: pd.DataFrame, ratios: pd.DataFrame, of_slow_nodes: tuple[int,
     persistent = rows[
         (rows["z"] >= z_needed)
         & (rows["excess"] >= case.limit(SLOW_RANK_EXCESS))
-        & (rows["slow_steps"] >= case.limit(SLOW_RANK_PERSISTENCE) * steps)
+        & (rows["slow_steps"] >= case.limit(SLOW_RANK_PERSISTENCE) * ratios.notna().sum(axis=1))  # a recording may be cut short
     ]
     culprits = _together(persistent, rows, case)
     culprits += _transient(

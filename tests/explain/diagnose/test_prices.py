@@ -11,7 +11,7 @@ from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose._prices import bounded
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Loss
-from perfkit.explain.diagnose.rules import slow_rank
+from perfkit.explain.diagnose.rules import data_feed, slow_rank
 from perfkit.explain.diagnose.work import loss, price
 from perfkit.record.load import load
 from tests.explain.diagnose.made import Training, assert_possible
@@ -37,6 +37,18 @@ def test_ranks_that_are_slow_together_are_priced_together():
     assert {finding.severity for finding in found} <= {"high", "medium"}
     costs = [finding.cost_ns or 0 for finding in found]
     assert max(costs) <= 1.5 * min(costs)
+
+
+@pytest.mark.parametrize("lead_us", [1_500, 2_500])
+def test_causes_on_two_ranks_that_hide_each_other_are_both_told_with_what_they_win_together(lead_us: int):
+    """While one rank computes longer, input that comes late to another wins nothing alone."""
+    causes = {"factors": {2: 1.3}, "lead_us": {1: lead_us}}
+    runs = [Training(**given).run() for given in ({}, *({name: value} for name, value in causes.items()), causes)]
+    usual, *_, both = (float(run.steps().groupby("step")["duration_ns"].max().mean()) for run in runs)
+    found = {finding.rule: finding for finding in diagnose(runs[-1], only=(slow_rank.RULE, data_feed.RULE)).findings}
+    assert set(found) == {"slow-rank", "data-feed"}
+    assert (found["slow-rank"].subject["ranks"], found["data-feed"].subject["ranks"]) == ((2,), (1,))
+    assert sum(finding.cost_ns or 0 for finding in found.values()) == pytest.approx(both - usual, rel=0.15)
 
 
 def test_what_two_causes_name_is_gone_once():

@@ -28,7 +28,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.host import FEED_LEAST
-from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.source_lines import called_from
 from perfkit.explain.ledger import at_work_ns, causes
 from perfkit.record.overlap import Intervals
@@ -155,6 +155,7 @@ def _finding(
         cost_ns=cost_ns,
         next=("16_data_feed",),
         part="free",
+        loss=_above(leads, named, usual_ns),
     )
     return found, cost_ns
 
@@ -224,11 +225,16 @@ def _named(case: Case, leads: pd.DataFrame, means: pd.Series, late: list[int], b
     return tuple(sorted(late[: next(cut for cut in cuts if wins[cut] >= least)]))
 
 
+def _above(leads: pd.DataFrame, ranks: tuple[int, ...], usual_ns: float) -> Loss:
+    """What of the intervals of these ranks is longer than the usual."""
+    late = leads[leads["rank"].isin(ranks).to_numpy(dtype=bool) & (leads["duration_ns"] > usual_ns).to_numpy(dtype=bool)]
+    return work.loss(late, fraction=1.0 - usual_ns / late["duration_ns"].astype("float64"), alone=True)
+
+
 def _above_ns(case: Case, leads: pd.DataFrame, ranks: tuple[int, ...], usual_ns: float) -> int:
     """What a step wins if no interval of these ranks were longer than the usual."""
-    late = leads[leads["rank"].isin(ranks).to_numpy(dtype=bool) & (leads["duration_ns"] > usual_ns).to_numpy(dtype=bool)]
-    fraction = 1.0 - usual_ns / late["duration_ns"].astype("float64")
-    return work.won_ns(case, late, fraction=fraction, alone=True) if len(late) else 0
+    loss = _above(leads, ranks, usual_ns)
+    return work.price(case, [loss]) if len(loss.removed) else 0
 
 
 def _by_step_trace(case: Case) -> Verdict:
