@@ -117,6 +117,10 @@ def _events(
         return empty, empty, empty, empty, empty, _silent(calls), none, none, np.zeros(0, dtype=object)
     lanes = host["thread"].astype("category").cat
     own = np.array([*(str(lane) in threads for lane in lanes.categories.tolist()), "" in threads], dtype=bool)[lanes.codes]
+    operators = (host["kind"] == "operator").to_numpy(dtype=bool)
+    if not (own & operators).any():
+        # The driver's threads launch what operators of the program's threads ask for; no flow says which of them.
+        own |= np.isin(lanes.codes.to_numpy(), np.unique(lanes.codes.to_numpy()[operators]))
     names = host["name"].astype("category")
     known, codes = names.cat.categories.tolist(), names.cat.codes.to_numpy()
     starts = host["start_ns"].to_numpy(dtype=np.int64)

@@ -5,6 +5,7 @@ Files are known by what they answer (STEPS, KERNELS, COLLECTIVES, LINKS), so tha
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,8 +93,30 @@ def add_steps(recordings: Sequence[Recording], sink: Sink, names: Names = TEXT_N
 
 
 def _with_starts(summary: pd.DataFrame, spans: list[Window]) -> pd.DataFrame:
-    starts = pd.Series({window.step: window.start_ns for window in spans}, dtype="Int64")
-    return summary.assign(start=summary["step"].map(starts).astype("Int64"))
+    """The steps of a summary with their starts: of those in a row so that none is over the next, else that of the first kernel.
+
+    Steps in a row leave no gap between them, so all starts follow from one. The earliest is taken at which each lasts until
+    its last kernel has ended: what a device waits before its first kernel is then in the step that the summary counts it in.
+    """
+    windows = {window.step: window for window in spans}
+    starts = {step: window.start_ns for step, window in windows.items()}
+    whole = summary["computing"] + summary["exposed"] + summary["free"]
+    lengths = {int(step): int(ns) for step, ns in zip(summary["step"], whole, strict=True) if pd.notna(ns)}
+    for row in _in_a_row(sorted(lengths.keys() & windows.keys())):
+        before = dict(zip(row, itertools.accumulate((lengths[step] for step in row), initial=0), strict=False))
+        first = max(windows[step].end_ns - before[step] - lengths[step] for step in row)
+        if len(row) > 1 and all(first + before[step] <= windows[step].start_ns for step in row):
+            starts |= {step: first + before[step] for step in row}
+    return summary.assign(start=summary["step"].map(pd.Series(starts, dtype="Int64")).astype("Int64"))
+
+
+def _in_a_row(steps: Sequence[int]) -> list[list[int]]:
+    rows: list[list[int]] = []
+    for step in steps:
+        if not rows or rows[-1][-1] + 1 != step:
+            rows.append([])
+        rows[-1].append(step)
+    return rows
 
 
 def _added_at_once(told: Sequence[tuple[Recording, pd.DataFrame]], sink: Sink) -> bool:
