@@ -132,6 +132,8 @@ class _Walk:
     found: dict[int, list[tuple[Reason, int]]]
     met: dict[Group, tuple[int, int]] = field(default_factory=dict)
     groups: dict[int, set[Group]] = field(default_factory=dict)
+    ahead: dict[tuple[int, int], tuple[int, Ints]] = field(default_factory=dict)
+    """By waiting and late rank the operation until which they are compared, and what one had done before the other by then."""
     number: int = 0
 
     def meet(self, instance: int, own: list[tuple[int, int, int, int]]) -> None:
@@ -140,8 +142,12 @@ class _Walk:
         `own` are row, rank, start and end of the waiting of the members.
         """
         _, late, latest, _ = max(own, key=lambda member: member[2])
-        for row, rank, _, waits_until in own:
+        ahead: dict[tuple[int, int], tuple[int, Ints] | None] = {}
+        for row, rank, start, waits_until in own:
             wait = self.waits.get(row, 0)
+            if rank != late:
+                kept = self._run_ahead(rank, late, instance, (wait, waits_until - start - wait))
+                ahead[rank, late] = None if kept is None else (instance, kept)
             if not wait or row in self.found:
                 continue
             # Who waits longer than until the latest of the members in order waits for one whose arrival is not known.
@@ -153,6 +159,10 @@ class _Walk:
             waited = self.members[rank].waited
             for key, part in self.found[row]:
                 waited[key] = waited.get(key, 0) + part
+        for pair, found in ahead.items():
+            self.ahead.pop(pair, None)
+            if found is not None:
+                self.ahead[pair] = found
         group = tuple(sorted({member[1] for member in own}))
         self.number += 1
         self.met[group] = (self.number, instance)
@@ -160,16 +170,43 @@ class _Walk:
             self.groups.setdefault(rank, set()).add(group)
             self.members[rank].had_waited[group] = dict(self.members[rank].waited)
 
+    def _run_ahead(self, rank: int, late: int, instance: int, waits: tuple[int, int]) -> Ints | None:
+        """What a rank did while it waited behind its computing: the late one does it later, and is late for the same reason.
+
+        `waits` are what it waited beside nothing, which is explained by what the late one spent more, and beside its computing.
+        """
+        wait, hidden = waits
+        _, before = self.ahead.get((rank, late), (NOBODY, None))
+        if (hidden <= 0 and before is None) or (more := self._more(rank, late, instance)) is None:
+            return None
+        spent, done = more.clip(min=0).astype(np.float64), (-more).clip(min=0).astype(np.float64)
+        most = max(0, hidden) + (0 if before is None else int(before.clip(min=0).sum()))
+        if (kept := min(spent.sum() - wait, done.sum(), most)) <= 0:
+            return None
+        ahead: Ints = np.round(spent * (kept / spent.sum()) - done * (kept / done.sum())).astype(np.int64)
+        return ahead
+
+    def _more(self, rank: int, late: int, instance: int) -> Ints | None:
+        """What the late rank spent more than the other on each of `names` since both met last; None where that is not known."""
+        one, other = self.members[late], self.members[rank]
+        if not one.spent or not other.spent:
+            return None
+        own: Ints = one.spent[instance] - other.spent[instance]
+        then, ahead = self.ahead.get((rank, late), (self._met_in(rank, late), None))
+        if then in one.spent and then in other.spent:
+            own = own - (one.spent[then] - other.spent[then])
+        return own if ahead is None else own + ahead
+
+    def _met_in(self, rank: int, late: int) -> int | None:
+        both = self.groups.get(rank, set()) & self.groups.get(late, set())
+        return max((self.met[group] for group in both), default=(0, None))[1]
+
     def _reasons(self, rank: int, late: int, instance: int, wait: int) -> dict[Reason, int]:
         both = self.groups.get(rank, set()) & self.groups.get(late, set())
         before = max(both, key=lambda group: self.met[group][0], default=None)
-        then = None if before is None else self.met[before][1]
         one, other = self.members[late], self.members[rank]
         found: dict[Reason | str, int] = {}
-        if one.spent and other.spent:
-            own = one.spent[instance] - other.spent[instance]
-            if then in one.spent and then in other.spent:
-                own = own - (one.spent[then] - other.spent[then])
+        if (own := self._more(rank, late, instance)) is not None:
             found = {name: int(amount) for name, amount in zip(self.names, own.tolist(), strict=True) if amount > 0}
         elif (more := wait + other.waited_since(before) - one.waited_since(before)) > 0:
             found = {causes.WAITING_UNTOLD: more}

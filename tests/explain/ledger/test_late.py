@@ -99,3 +99,11 @@ def test_what_a_rank_without_kernels_waited_before_all_met_does_not_count_twice(
         (causes.WAITING_UNTOLD, 2): 30 * US,
         (causes.WAITING_UNTOLD, 1): 10 * US,
     }
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_what_others_had_computed_while_they_waited_is_no_reason_why_the_late_one_is_late_again(pieces: int):
+    """Rank 1 stands still. The others compute on beside the first gradients, so at the next ones it has more to do than they."""
+    waits = waiting(Training(ranks=4, layers=8, stop_us={1: 2_500}, pieces=pieces, noise=0.0).run())
+    assert set(waits["who"]) == {1}
+    assert waits.loc[waits["cause"] == causes.KERNELS, "ns"].sum() < 0.05 * waits["ns"].sum()
