@@ -3,8 +3,8 @@
 What is measured: the ledgers of both runs, by rank: what the device waited for its host, for input and for copies, how long data
 moved with nothing else, and how long it waited for other ranks; where a recording does not tell moving and waiting apart, both as
 communication. Computing is judged where no kernels were recorded; else by operator, which `slow-operators` says. Waiting for a
-rank that itself became slower is that rank's, and not told again. Of ranks whose hosts are not known in one of both, all times in
-which their device does nothing are compared.
+rank that itself became slower is that rank's, and not told again, nor are transfers that take as long as they did and are hidden
+less. Of ranks whose hosts are not known in one of both, all times in which their device does nothing are compared.
 
 What to do: compare what changed between both runs: settings, versions, placement on nodes, the neighbours on host and network.
 """
@@ -12,6 +12,7 @@ What to do: compare what changed between both runs: settings, versions, placemen
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
@@ -66,9 +67,25 @@ def check(case: Case) -> Verdict:
         (table["grown_ns"] >= least_ns).to_numpy(dtype=bool)
         & (table["now_ns"] >= case.limit(GROWN_RATIO) * table["then_ns"]).to_numpy(dtype=bool)
     ]
+    grown = grown[~_laid_bare(grown, case, before)]
     judged = [kind for kind in growth.KINDS if kind != growth.COMPUTING or not case.run.has("kernels")]
     findings = [_finding(case, kind, rows, len(set(table["rank"])), longer_ns) for kind in judged if len(rows := _own(kind, grown))]
     return Verdict(tuple(findings), evidence)
+
+
+def _laid_bare(grown: pd.DataFrame, case: Case, before: Case) -> npt.NDArray[np.bool_]:
+    """Which rows are transfers that take as long as they did: nothing hides them while another rank is waited for."""
+    now, then = _moving_ns(case), _moving_ns(before)
+    more = grown["rank"].map(now - then).to_numpy(dtype=np.float64)
+    moved: npt.NDArray[np.bool_] = (grown["kind"] == growth.TRANSFER).to_numpy(dtype=bool)
+    return moved & (more < MOST * grown["grown_ns"].to_numpy(dtype=np.float64))
+
+
+def _moving_ns(case: Case) -> pd.Series:
+    """How long data move in the mean step of each rank, with or without something else."""
+    rows = case.members
+    steps = rows.groupby("rank")["step"].nunique() if len(rows) else pd.Series(dtype="int64")
+    return rows.groupby("rank")["transfer_ns"].sum(min_count=1).astype("float64") / steps
 
 
 def _own(kind: str, grown: pd.DataFrame) -> pd.DataFrame:
