@@ -26,6 +26,9 @@ Floats = npt.NDArray[np.float64]
 
 ENDS_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Operations that no member can finish before all have started; the root of a broadcast can."""
+JUMP_LEAST_NS = 1_000_000
+"""Chosen: network time steps a clock that is off by more, and slews it by less."""
+_FAR = 20.0
 MIN_MATCHES = 3
 MIN_MATCHES_FOR_DRIFT = 8
 MAX_DRIFT = 1e-3
@@ -121,6 +124,43 @@ def aligned(frame: pd.DataFrame, clocks: Mapping[int, Clock]) -> pd.DataFrame:
 def offsets(clocks: Mapping[int, Clock]) -> dict[int, int]:
     """What to add to the times of each rank, in ns, as `Run.clock` holds it; the drift is left out."""
     return {rank: -clock.offset_ns for rank, clock in clocks.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A clock that was set while it was read: by how much it shows more from the operation on that ended at its `end_ns`."""
+
+    rank: int
+    end_ns: int
+    jump_ns: int
+
+
+def jumps(run: Run) -> list[Jump]:
+    """The ranks whose clock jumps once against the middle one of those that end operations with it, by ends before and after.
+
+    The clock of a line (`estimate`) cannot follow that: what ranks wait for each other around it is not known.
+    """
+    rows = placement.told_apart(run.frame("collectives"), run)
+    ends = matched_ends(rows.assign(group=rows["members"]))
+    first = ends.groupby("operation")["end_ns"].transform("min")
+    since = (ends["end_ns"] - first).astype("int64")
+    middle = since.groupby(ends["operation"]).transform("median")
+    ends = ends.assign(ahead=since - middle, moment=first + middle.astype("int64"))
+    found = []
+    for rank, own in ends.sort_values("moment", kind="stable").groupby("rank"):
+        ahead = own["ahead"].to_numpy(dtype=np.float64)
+        count = len(ahead)
+        if count < 2 * MIN_MATCHES:
+            continue
+        left = np.arange(MIN_MATCHES, count - MIN_MATCHES + 1)
+        sums = np.cumsum(ahead)
+        apart = sums[left - 1] / left - (sums[-1] - sums[left - 1]) / (count - left)
+        at = int(left[np.argmax(left * (count - left) * apart**2)])
+        before, after = ahead[:at], ahead[at:]
+        jump = float(np.median(after) - np.median(before))
+        if abs(jump) >= max(JUMP_LEAST_NS, _FAR * max(robust.sigma(before), robust.sigma(after))):
+            found.append(Jump(int(str(rank)), int(own["end_ns"].iloc[at]), round(jump)))
+    return found
 
 
 def matched_ends(collectives: pd.DataFrame) -> pd.DataFrame:
