@@ -136,31 +136,41 @@ class Jump:
 
 
 def jumps(run: Run) -> list[Jump]:
-    """The ranks whose clock jumps once against the middle one of those that end operations with it, by ends before and after.
+    """The ranks whose clock jumps once against the middle one of a group that ends operations with it, the largest jump of each.
 
-    The clock of a line (`estimate`) cannot follow that: what ranks wait for each other around it is not known.
+    The clock of a line (`estimate`) cannot follow that: what ranks wait for each other around it is not known. Of a group of which
+    half jumps nothing says which half it was: both sides jump by half of it then, to different sides.
     """
     rows = placement.told_apart(run.frame("collectives"), run)
     ends = matched_ends(rows.assign(group=rows["members"]))
-    first = ends.groupby("operation")["end_ns"].transform("min")
-    since = (ends["end_ns"] - first).astype("int64")
+    together = ends.groupby("operation")["end_ns"]
+    since = (ends["end_ns"] - together.transform("min")).astype("int64")
     middle = since.groupby(ends["operation"]).transform("median")
-    ends = ends.assign(ahead=since - middle, moment=first + middle.astype("int64"))
-    found = []
-    for rank, own in ends.sort_values("moment", kind="stable").groupby("rank"):
-        ahead = own["ahead"].to_numpy(dtype=np.float64)
-        count = len(ahead)
-        if count < 2 * MIN_MATCHES:
-            continue
-        left = np.arange(MIN_MATCHES, count - MIN_MATCHES + 1)
-        sums = np.cumsum(ahead)
-        apart = sums[left - 1] / left - (sums[-1] - sums[left - 1]) / (count - left)
-        at = int(left[np.argmax(left * (count - left) * apart**2)])
-        before, after = ahead[:at], ahead[at:]
-        jump = float(np.median(after) - np.median(before))
-        if abs(jump) >= max(JUMP_LEAST_NS, _FAR * max(robust.sigma(before), robust.sigma(after))):
-            found.append(Jump(int(str(rank)), int(own["end_ns"].iloc[at]), round(jump)))
-    return found
+    members = ends.groupby("operation")["rank"].transform
+    group = pd.DataFrame({name: members(name) for name in ("min", "max", "size", "sum")}).groupby(["min", "max", "size", "sum"])
+    moment = together.transform("min") + middle.astype("int64")
+    ends = ends.assign(ahead=since - middle, moment=moment, group=group.ngroup())
+    found: dict[int, Jump] = {}
+    for (rank, _), own in ends.sort_values("moment", kind="stable").groupby(["rank", "group"]):
+        jump = _jump_of(int(str(rank)), own["ahead"].to_numpy(dtype=np.float64), own["end_ns"].to_numpy(dtype=np.int64))
+        if jump is not None and abs(jump.jump_ns) > abs(found.get(jump.rank, Jump(0, 0, 0)).jump_ns):
+            found[jump.rank] = jump
+    return [found[rank] for rank in sorted(found)]
+
+
+def _jump_of(rank: int, ahead: Floats, ends_ns: Ints) -> Jump | None:
+    """The jump of one rank in one group: of all ways to cut its operations in two the one after which both halves are alike."""
+    count = len(ahead)
+    if count < 2 * MIN_MATCHES:
+        return None
+    left = np.arange(MIN_MATCHES, count - MIN_MATCHES + 1)
+    sums = np.cumsum(ahead)
+    apart = sums[left - 1] / left - (sums[-1] - sums[left - 1]) / (count - left)
+    at = int(left[np.argmax(left * (count - left) * apart**2)])
+    before, after = ahead[:at], ahead[at:]
+    jump = float(np.median(after) - np.median(before))
+    least = max(JUMP_LEAST_NS / 2, _FAR * max(robust.sigma(before), robust.sigma(after)))
+    return Jump(rank, int(ends_ns[at]), round(jump)) if abs(jump) >= least else None
 
 
 def matched_ends(collectives: pd.DataFrame) -> pd.DataFrame:

@@ -39,6 +39,13 @@ def test_of_equal_ones_the_latest_is_kept_with_the_ranks_that_the_other_does_not
     assert kept("a/r0", "a/r1", "b/r0", "b/r2", made={"a/r1": 1})[0] == {"a/r0", "a/r1"}
 
 
+def test_a_job_over_several_folders_stays_whole():
+    nodes = [f"{job}_node{node}/r{rank}" for job in ("job1", "job2") for node, rank in ((0, 0), (0, 1), (1, 2), (1, 3))]
+    assert kept(*nodes, made={path: path.startswith("job2") for path in nodes})[0] == set(nodes[4:])
+    cycles = ["x0_a/r0", "x0_b/r0", "x1_a/r1", "x1_b/r1"]
+    assert kept(*cycles, made={"x0_b/r0": 1, "x1_b/r1": 1})[0] == {"x0_b/r0", "x1_b/r1"}
+
+
 @pytest.mark.parametrize(
     "paths",
     [

@@ -126,11 +126,9 @@ def _judged(table: pd.DataFrame, ratios: pd.DataFrame, of_slow_nodes: tuple[int,
     slow = ratios >= case.limit(SLOW_RANK_STEP_Z) * step_scale
     rows = pd.DataFrame({"excess": excess, "z": excess / scale, "slow_steps": slow.sum(axis=1)})
     rows["excess_ns"] = table.mean(axis=1).reindex(rows.index) * -np.expm1(-rows["excess"])
-    persistent = rows[
-        (rows["z"] >= z_needed)
-        & (rows["excess"] >= case.limit(SLOW_RANK_EXCESS))
-        & (rows["slow_steps"] >= case.limit(SLOW_RANK_PERSISTENCE) * ratios.notna().sum(axis=1))  # a recording may be cut short
-    ]
+    known = ratios.notna().sum(axis=1)  # a recording may be cut short, but one step shows no habit
+    wanted = case.limit(SLOW_RANK_PERSISTENCE) * known.where(known >= RUN_OF_STEPS, steps)
+    persistent = rows[(rows["z"] >= z_needed) & (rows["excess"] >= case.limit(SLOW_RANK_EXCESS)) & (rows["slow_steps"] >= wanted)]
     culprits = _together(persistent, rows, case)
     culprits += _transient(
         rows, ratios.drop(index=persistent.index), table, max(z_needed * step_scale, 2 * case.limit(SLOW_RANK_EXCESS))

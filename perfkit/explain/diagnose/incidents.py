@@ -57,7 +57,7 @@ def verdict(
         evidence={
             "num_incidents": float(len(rows)),
             "num_ranks": float(len(ranks)),
-            **({"first_rank": float(first["rank"])} if ranks else {}),
+            **({"first_rank": float(rows[named].iloc[0]["rank"])} if ranks else {}),
         },
         actions=actions,
         severity="high",

@@ -132,8 +132,9 @@ class _Walk:
     found: dict[int, list[tuple[Reason, int]]]
     met: dict[Group, tuple[int, int]] = field(default_factory=dict)
     groups: dict[int, set[Group]] = field(default_factory=dict)
-    ahead: dict[tuple[int, int], tuple[int, Ints]] = field(default_factory=dict)
-    """By waiting and late rank the operation until which they are compared, and what one had done before the other by then."""
+    ahead: dict[tuple[int, int], tuple[int, Ints, int]] = field(default_factory=dict)
+    """By waiting and late rank the operation until which they are compared, what one had done before the other by then, and what
+    both had waited: who has waited since is no longer ahead by as much."""
     number: int = 0
 
     def meet(self, instance: int, own: list[tuple[int, int, int, int]]) -> None:
@@ -142,12 +143,11 @@ class _Walk:
         `own` are row, rank, start and end of the waiting of the members.
         """
         _, late, latest, _ = max(own, key=lambda member: member[2])
-        ahead: dict[tuple[int, int], tuple[int, Ints] | None] = {}
+        ahead: dict[tuple[int, int], Ints | None] = {}
         for row, rank, start, waits_until in own:
             wait = self.waits.get(row, 0)
             if rank != late:
-                kept = self._run_ahead(rank, late, instance, (wait, waits_until - start - wait))
-                ahead[rank, late] = None if kept is None else (instance, kept)
+                ahead[rank, late] = self._run_ahead(rank, late, instance, (wait, waits_until - start - wait))
             if not wait or row in self.found:
                 continue
             # Who waits longer than until the latest of the members in order waits for one whose arrival is not known.
@@ -159,10 +159,10 @@ class _Walk:
             waited = self.members[rank].waited
             for key, part in self.found[row]:
                 waited[key] = waited.get(key, 0) + part
-        for pair, found in ahead.items():
+        for pair, kept in ahead.items():
             self.ahead.pop(pair, None)
-            if found is not None:
-                self.ahead[pair] = found
+            if kept is not None:
+                self.ahead[pair] = instance, kept, self._waited(pair)
         group = tuple(sorted({member[1] for member in own}))
         self.number += 1
         self.met[group] = (self.number, instance)
@@ -176,7 +176,7 @@ class _Walk:
         `waits` are what it waited beside nothing, which is explained by what the late one spent more, and beside its computing.
         """
         wait, hidden = waits
-        _, before = self.ahead.get((rank, late), (NOBODY, None))
+        _, before = self._since(rank, late)
         if (hidden <= 0 and before is None) or (more := self._more(rank, late, instance)) is None:
             return None
         spent, done = more.clip(min=0).astype(np.float64), (-more).clip(min=0).astype(np.float64)
@@ -192,14 +192,21 @@ class _Walk:
         if not one.spent or not other.spent:
             return None
         own: Ints = one.spent[instance] - other.spent[instance]
-        then, ahead = self.ahead.get((rank, late), (self._met_in(rank, late), None))
+        then, ahead = self._since(rank, late)
         if then in one.spent and then in other.spent:
             own = own - (one.spent[then] - other.spent[then])
         return own if ahead is None else own + ahead
 
-    def _met_in(self, rank: int, late: int) -> int | None:
+    def _since(self, rank: int, late: int) -> tuple[int | None, Ints | None]:
+        """The operation until which two ranks are compared, and what one had done before the other by then."""
+        instance, ahead, waited = self.ahead.get((rank, late), (NOBODY, None, 0))
+        if ahead is not None and waited == self._waited((rank, late)):
+            return instance, ahead
         both = self.groups.get(rank, set()) & self.groups.get(late, set())
-        return max((self.met[group] for group in both), default=(0, None))[1]
+        return max((self.met[group] for group in both), default=(0, None))[1], None
+
+    def _waited(self, pair: tuple[int, int]) -> int:
+        return sum(self.members[rank].waited_since(None) for rank in pair)
 
     def _reasons(self, rank: int, late: int, instance: int, wait: int) -> dict[Reason, int]:
         both = self.groups.get(rank, set()) & self.groups.get(late, set())

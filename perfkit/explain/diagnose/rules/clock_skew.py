@@ -16,7 +16,9 @@ from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.who import first as first_of
 
+FEW_TOLD = 6
 SKEW_LEAST = Threshold(
     "skew-least", 20e3, "ns", "chosen: as short as the shortest idle time that a rule looks at (core-idle-least)"
 )
@@ -28,9 +30,11 @@ def check(case: Case) -> Verdict:
     clocks = case.clocks
     if not clocks:
         raise NotMeasuredError("collectives that several ranks ran together", how_to_collect=COMMUNICATION_BY)
-    jumped = [_jumped(case, jump) for jump in clock.jumps(case.run)]
-    if jumped:
-        return Verdict(tuple(jumped), {"num_jumps": float(len(jumped))})
+    jumps = clock.jumps(case.run)
+    sizes = [0, *(jump.jump_ns for jump in jumps)]
+    if (size_ns := max(sizes) - min(sizes)) >= clock.JUMP_LEAST_NS:
+        finding = _jumped(case, jumps, size_ns)
+        return Verdict((finding,), finding.evidence)
     off = {
         rank: own
         for rank, own in clocks.items()
@@ -55,21 +59,29 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-def _jumped(case: Case, jump: clock.Jump) -> Finding:
-    """A clock that was set while it was recorded: in what step, by how much."""
-    rows = case.run.frame("collectives", ranks=[jump.rank], columns=("step", "start_ns", "duration_ns")).dropna()
-    at = rows["start_ns"] + rows["duration_ns"] == jump.end_ns
-    step = int(rows.loc[at.to_numpy(dtype=bool), "step"].iloc[0]) if at.any() else None
-    evidence = {"jump_ns": float(jump.jump_ns)}
+def _jumped(case: Case, jumps: list[clock.Jump], size_ns: int) -> Finding:
+    """Clocks that were set while they were recorded: of which ranks, in what step, by how much."""
+    first = min(jumps, key=lambda jump: jump.end_ns)
+    rows = case.run.frame("collectives", ranks=[first.rank], columns=("step", "start_ns", "duration_ns")).dropna()
+    at = (rows["start_ns"] + rows["duration_ns"] == first.end_ns).to_numpy(dtype=bool)
+    step = int(rows.loc[at, "step"].iloc[0]) if at.any() else None
+    ranks = tuple(jump.rank for jump in jumps)
+    apart = min(jump.jump_ns for jump in jumps) < 0 < max(jump.jump_ns for jump in jumps)
+    evidence = {"jump_ns": float(size_ns if apart or jumps[0].jump_ns > 0 else -size_ns), "num_ranks": float(len(ranks))}
+    who = say(
+        "The clock of rank {ranks} jumps" if len(ranks) == 1 else "Clocks of ranks {ranks} jump", ranks=first_of(ranks, FEW_TOLD)
+    )
+    if apart:
+        who = say("Clocks of ranks {ranks} jump apart", ranks=first_of(ranks, FEW_TOLD))
     return Finding(
         rule=RULE.name,
         title=say(
-            "The clock of rank {rank} jumps by {jump_ns}{where}: what ranks wait for each other is not known from there on",
-            rank=str(jump.rank),
+            "{who} by {jump_ns}{where}: what ranks wait for each other is not known from there on",
+            who=who,
             where="" if step is None else say(" before the end of step {step}", step=str(step)),
             **evidence,
         ),
-        subject={"ranks": (jump.rank,), **({} if step is None else {"steps": (step,)})},
+        subject={"ranks": ranks, **({} if step is None else {"steps": (step,)})},
         evidence=evidence,
         actions=(
             "record again, with clocks that are slewed and not stepped while it runs (chrony: makestep only at start)",

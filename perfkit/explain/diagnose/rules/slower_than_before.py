@@ -67,7 +67,8 @@ def check(case: Case) -> Verdict:
         (table["grown_ns"] >= least_ns).to_numpy(dtype=bool)
         & (table["now_ns"] >= case.limit(GROWN_RATIO) * table["then_ns"]).to_numpy(dtype=bool)
     ]
-    grown = grown[~_laid_bare(grown, case, before)]
+    if (grown["kind"] != growth.TRANSFER).any():  # else nothing hides them any more, which is a loss of its own
+        grown = grown[~_laid_bare(grown, case, before)]
     judged = [kind for kind in growth.KINDS if kind != growth.COMPUTING or not case.run.has("kernels")]
     findings = [_finding(case, kind, rows, len(set(table["rank"])), longer_ns) for kind in judged if len(rows := _own(kind, grown))]
     return Verdict(tuple(findings), evidence)

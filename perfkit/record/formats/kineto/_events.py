@@ -129,7 +129,8 @@ def _whole_steps(steps: list[Window], starts_ns: npt.NDArray[np.int64]) -> tuple
     """
     if len(steps) < 2 or not len(starts_ns):
         return steps, []
-    last = starts_ns[np.searchsorted(starts_ns, [step.end_ns for step in steps], side="right") - 1]
+    at = np.searchsorted(starts_ns, [step.end_ns for step in steps], side="right") - 1
+    last = np.where(at >= 0, starts_ns[at], [step.start_ns for step in steps])
     shares = [
         min(1.0, (step.end_ns - at) / max(1, step.end_ns - step.start_ns)) for step, at in zip(steps, last.tolist(), strict=True)
     ]

@@ -23,7 +23,8 @@ _KINDS = {
         r"|Timed out (?:waiting \d+ ?ms for (?:recv|send) operation|after \d+ seconds waiting for clients)"
     ),
     "no_number": (
-        r"[Ff]ound (?:NaN|Inf|nan|inf|infinite values?)\b.{0,40}\b(?:grad|loss|norm)|\bnan (?:detected|encountered) in\b"
+        r"[Ff]ound (?:NaN|Inf|nan|inf|infinite values?)\b.{0,40}\b(?:grad|loss|norm)"
+        r"|\b[Nn]a[Nn] (?:or \w+ )?(?:detected|encountered) in\b|returned nan values"
         r"|[Ll]oss (?:is|became|value is) (?:NaN|nan|inf)\b"
     ),
     "memory_error": (
@@ -44,14 +45,19 @@ MARKER = re.compile("|".join(_KINDS.values()).encode())
 _CODE = re.compile(r"\bE[A-Z]\d{4}\b|\bERR\d{5}\b|\bE[1-9]\d{4}\b|\b507\d{3}\b|\bXid\b.{0,40}?\):\s*(\d{1,3})\b")
 _HARMLESS = re.compile(
     r"TORCH_NCCL|NCCL_[A-Z_]+=|[\w-]+\.{4,}|\b(?:set|setting|config|default)\b.{0,40}timeout|--[\w-]*timeout"
-    r"|timeout (?:is |was )?(?:set|configured)\b|\bECC\b[^:=]{0,40}[:=]\s*(?:0|none|disabled|enabled)\b(?!.*\b[1-9])"
+    r"|^(?!.*Watchdog caught).*timeout (?:is |was )?(?:set|configured)\b"
+    r"|\bECC\b(?:\s+(?:errors?|mode|counts?|pages))*\s*[:=]\s*(?:0|none|disabled|enabled)\b(?!.*\bECC\b[^:=]*[:=]\s*[1-9])"
+    r"|\b(?:no|0)\s+(?:\w+\s+)?ECC\b"
     r"|^\s*(?:volatile |aggregate )?ECC errors\s*:?\s*$"
     r"|\b(?:if|avoid|prevent|against|may|might|case of)\b.{0,60}out of memory"
     r"|out of memory (?:handler|killer|hook|observer|callback)",
     re.IGNORECASE,
 )
 """Settings that name a time-out, lines of an argument dump, counts of no errors, and advice about what did not happen."""
-_RANK = re.compile(r"(?<!remote )\brank(?:id)?[ _:]{0,2}(\d{1,6})\b|^\[default(\d{1,6})\]:", re.IGNORECASE)
+_NO_NAN = re.compile(r"loss[ _-]scale|skipp(?:ing|ed)|\{\w*rank\w*\}|\bif\b.{0,40}\bnan\b", re.IGNORECASE)
+"""The search for a loss scale, lines of a program in a traceback, and advice."""
+_RANK = re.compile(r"(?<!remote )\brank(?:id)?[ _:]{0,2}(\d{1,6})\b", re.IGNORECASE)
+_LOCAL_RANK = re.compile(r"^\[default(\d{1,6})\]:")
 _PEER = re.compile(r"\bremote ?rank[ _:]{0,2}\[?(\d{1,6})\b", re.IGNORECASE)
 _MAX_TEXT = 400
 
@@ -72,8 +78,10 @@ def incident_of(text: str) -> Incident | None:
     if _ANY.search(text) is None or _HARMLESS.search(text):
         return None
     kind = next(kind for kind, pattern in _PATTERNS.items() if pattern.search(text))
-    named, peer = _RANK.search(text), _PEER.search(text)
-    rank = int(named[1] or named[2]) if named else None
+    if kind == "no_number" and _NO_NAN.search(text):
+        return None
+    named, peer = _RANK.search(text) or _LOCAL_RANK.search(text), _PEER.search(text)
+    rank = int(named[1]) if named else None
     return Incident(kind, _code(text), rank, text.strip()[:_MAX_TEXT], int(peer[1]) if peer else None)
 
 

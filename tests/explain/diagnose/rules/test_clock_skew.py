@@ -7,7 +7,8 @@ import pytest
 from perfkit.core.clock import jumps
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules.clock_skew import RULE
-from tests.explain.diagnose.made import Training, judged
+from perfkit.record.format import Sink
+from tests.explain.diagnose.made import Training, judged, run_of
 
 
 def test_a_clock_that_is_ahead_is_named_and_makes_no_rank_slow():
@@ -18,6 +19,40 @@ def test_a_clock_that_is_ahead_is_named_and_makes_no_rank_slow():
     assert found.severity == "low"
     assert found.evidence["largest_offset_ns"] == pytest.approx(500_000, rel=0.01)
     assert [other.rule for other in diagnose(run).findings] == ["clock-skew"]
+
+
+def test_clocks_of_which_half_jump_are_said_to_jump_apart_by_all_of_it():
+    run = Training(ranks=2, steps=8).run()
+    rows = run.tables["collectives"]
+    late = (rows["rank"] == 1) & (rows["step"] >= 5)
+    shifted = rows.assign(start_ns=rows["start_ns"] + late.astype("int64") * 50_000_000)
+    (finding,) = diagnose(replace(run, tables={**run.tables, "collectives": shifted}), only=[RULE]).findings
+    assert finding.subject["ranks"] == (0, 1)
+    assert finding.evidence["jump_ns"] == pytest.approx(50e6, rel=0.01)
+    assert "jump apart by" in finding.title
+
+
+def test_hosts_that_are_always_apart_do_not_jump_where_groups_take_turns():
+    """Two hosts 4 ms apart: groups within a host, then groups across them, in every step."""
+    sink = Sink()
+    at = 0
+    for step in range(4):
+        for turn in range(25):
+            at += 1_000_000
+            for rank in range(4):
+                group = f"tp{rank // 2}" if turn < 20 else f"dp{rank % 2}"
+                sink.add(
+                    "collectives",
+                    rank=rank,
+                    step=step,
+                    name=f"all_reduce#{turn}",
+                    operation="all_reduce",
+                    group=group,
+                    group_size=2,
+                    start_ns=at + 4_000_000 * (rank // 2),
+                    duration_ns=1_000,
+                )
+    assert jumps(run_of(sink)) == []
 
 
 @pytest.mark.parametrize("jump_ms", [50, -30, 5])

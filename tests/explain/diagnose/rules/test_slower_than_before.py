@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from perfkit.core.run import Run
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rule import Finding
 from perfkit.explain.diagnose.rules.slower_than_before import RULE
+from perfkit.explain.ledger import growth
 from perfkit.predict.simulate import simulate
-from tests.explain.diagnose.made import summaries
+from tests.explain.diagnose.made import Training, summaries
 from tests.predict.simulate.plans import plan_of
 
 
@@ -81,3 +83,19 @@ def test_hosts_that_only_one_of_both_recordings_tells_of_are_not_blamed(then_rea
 def test_without_an_earlier_run_there_is_nothing_to_compare():
     result = diagnose(simulated(), only=(RULE,))
     assert result.not_measured[0].rule == RULE.name
+
+
+@pytest.mark.parametrize(
+    ("late", "transfer_us", "causes"), [(True, 300, {"feed"}), (False, 300, {"transfer"}), (True, 600, {"feed", "transfer"})]
+)
+def test_transfers_that_only_lie_bare_are_a_regression_where_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch, late: bool, transfer_us: float, causes: set[str]
+):
+    """Data move with nothing else beside a late rank, though they move as long as before; or longer, which is its own."""
+    grown = [{"rank": rank, "kind": growth.TRANSFER, "then_ns": 1e6, "now_ns": 1.5e6, "cause": "transfer"} for rank in range(4)]
+    if late:
+        grown.append({"rank": 1, "kind": growth.FEED, "then_ns": 0.0, "now_ns": 3e6, "cause": "feed"})
+    table = pd.DataFrame(grown)
+    monkeypatch.setattr(growth, "growth", lambda now, then: table.assign(grown_ns=table["now_ns"] - table["then_ns"]))
+    now, then = Training(transfer_us=float(transfer_us), lead_us={1: 3_000}).run(), Training().run()
+    assert {finding.subject["causes"][0] for finding in diagnose(now, then, only=(RULE,)).findings} == causes
