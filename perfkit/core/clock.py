@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -135,13 +135,15 @@ class Jump:
     jump_ns: int
 
 
-def jumps(run: Run) -> list[Jump]:
-    """The ranks whose clock jumps once against the middle one of a group that ends operations with it, the largest jump of each.
+def jumps(run: Run, ranks: Iterable[int] | None = None) -> list[Jump]:
+    """The ranks, of some or all, whose clock jumps once against the middle one of a group that ends operations with it.
+
+    Of each rank the largest jump is told.
 
     The clock of a line (`estimate`) cannot follow that: what ranks wait for each other around it is not known. Of a group of which
     half jumps nothing says which half it was: both sides jump by half of it then, to different sides.
     """
-    rows = placement.told_apart(run.frame("collectives"), run)
+    rows = placement.told_apart(run.frame("collectives", ranks=ranks), run)
     ends = matched_ends(rows.assign(group=rows["members"]))
     together = ends.groupby("operation")["end_ns"]
     since = (ends["end_ns"] - together.transform("min")).astype("int64")
