@@ -45,6 +45,8 @@ _ENDS = 6
 _GAP_SHARE = 0.05
 """How much of what is drawn stands for what is left out between."""
 _CUT = "data('cut')[0]"
+_NARROW = 500
+"""Pixels of a picture whose bars have no room for numbers."""
 _SECONDS_FROM_MS = 10_000
 """A step from here on has its axis in seconds, in which one counts it."""
 
@@ -88,15 +90,15 @@ def picture_height(num_stages: int) -> int:
 def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_seconds: bool) -> alt.LayerChart:
     y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
     clock = f"datum.value + (datum.value > {_CUT}.start_ms ? {_CUT}.duration_ms : 0)"
-    axis = alt.Axis(title="time (ms)", labelExpr=f"format({clock}, ',')")
+    axis = alt.Axis(title="time (ms)", labelExpr=f"format({clock}, ',')", labelBound=True)
     if in_seconds:
-        axis = alt.Axis(title="time (s)", labelExpr=f"format(({clock}) / 1000, ',')")
+        axis = alt.Axis(title="time (s)", labelExpr=f"format(({clock}) / 1000, ',')", labelBound=True)
     x = alt.X("from_ms:Q", axis=axis, scale=alt.Scale(nice=False, zero=True))
     lanes = _placed("lanes").mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("until_ms:Q"), y=y)
     left_out = (
         alt.Chart(alt.NamedData("cut"))
         .transform_calculate(middle_ms="(datum.start_ms + datum.end_ms - datum.duration_ms) / 2")
-        .mark_text(color=theme.TEXT, fontSize=11)
+        .mark_text(color=theme.TEXT, fontSize=alt.ExprRef(f"width < {_NARROW} ? 8 : 11"))
         .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
     )
     names, colors = list(activities), [ACTIVITIES[name] for name in activities]
@@ -124,7 +126,7 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_second
     labels = (
         _placed("labels")
         .transform_calculate(middle_ms="(datum.from_ms + datum.until_ms) / 2")
-        .mark_text(fontSize=10, color="white", fontWeight="bold")
+        .mark_text(fontSize=10, color="white", fontWeight="bold", opacity=alt.ExprRef(f"width < {_NARROW} ? 0 : 1"))
         .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
     )
     chart = alt.LayerChart(layer=[left_out, lanes, operations, labels], width="container", height=_HEIGHT)
@@ -171,6 +173,7 @@ def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence
     cut = _cut(bars, end_ns)
     lanes = _lanes(stages, [(0, cut.at_ns), (cut.to_ns, end_ns)] if cut.left_out else [(0, end_ns)])
     wide = bars["end_ns"] - bars["start_ns"] > _LABEL_SHARE * (end_ns - cut.skipped_ns)
+    wide &= (bars["end_ns"] <= cut.at_ns) | (bars["start_ns"] >= cut.to_ns)  # what is cut there has less room
     labelled = np.flatnonzero(wide & ((bars["activity"] == "forward") | (bars["activity"] == "backward"))).tolist()
     of = {"stage": "stage", "start_ms": "start_ms", "end_ms": "end_ms", "label": "what"}
     labels = {name: [drawn[column][bar] for bar in labelled] for name, column in of.items()}
