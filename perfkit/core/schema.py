@@ -276,9 +276,7 @@ MEMORY_BLOCKS = Table(
         Column("name", "text", "operator or task that asked for it", nullable=True),
         Column("owner", "text", "node of the model that it belongs to", nullable=True),
         Column("kind", "text", "what it holds: Weight, WorkSpace, PyNativeOutput, ...", nullable=True),
-        Column(
-            "start", "int", "allocation; null: before the recording, or inside another block if `end` is null too", nullable=True
-        ),
+        Column("start", "int", "allocation; null: before the recording, or in another block if `end` is null too", nullable=True),
         Column("end", "int", "release; null: not released while recorded", nullable=True),
         Column("bytes", "int", "size"),
         Column("address", "text", "device address as recorded", nullable=True),
@@ -322,6 +320,10 @@ INCIDENTS = Table(
         Column("text", "text", "what it says, the first 400 characters"),
         Column("unnamed", "flag", "whether nothing says which rank it was; it stands at rank 0 then", nullable=True),
         Column("peer", "int", "the rank that did not come, as it says", nullable=True),
+        Column("requested_bytes", "int", "device memory that was asked for and not there", nullable=True),
+        Column("free_bytes", "int", "what the device had free then", nullable=True),
+        Column("unused_bytes", "int", "what the memory pool held then without using it", nullable=True),
+        Column("others_bytes", "int", "what other processes held of the device then", nullable=True),
     ),
 )
 QUEUES = Table(
@@ -330,9 +332,7 @@ QUEUES = Table(
     (
         _RANK,
         Column("step", "int", "step that asked; null: a sample of the running pipeline", nullable=True),
-        Column(
-            "queue", "text", "host (before the device), device (batches that wait on it) or operator (behind a dataset operator)"
-        ),
+        Column("queue", "text", "host (before the device), device (batches that wait on it), operator (behind one of the dataset)"),
         Column("operator", "text", "dataset operator and its number; null: the queue is no operator's", nullable=True),
         Column("parent", "text", "operator that takes from this queue", nullable=True),
         Column("size", "int", "entries in the queue"),

@@ -15,7 +15,7 @@ from perfkit.core import discover
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import rounded
-from perfkit.explain.diagnose import _prices, modules
+from perfkit.explain.diagnose import _prices, modules, other_job
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Diagnosis, Failed, Finding, Healthy, NotMeasured, Rule, Severity
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE, MIN_STEPS
@@ -86,7 +86,7 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
         not_measured=tuple(missing),
         failed=tuple(failed),
         unplaced=case.unplaced,
-        notes=case.notes,
+        notes=(*case.notes, *(other_job.told(case, Case(case.baseline)) if case.baseline is not None else ())),
     )
 
 

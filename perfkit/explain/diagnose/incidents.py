@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import starmap
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -16,14 +17,28 @@ from perfkit.explain.diagnose.who import first as first_of
 FEW_TOLD = 6
 
 
-def verdict(
-    case: Case, rule: str, kinds: Sequence[str], what: str, *, actions: tuple[str, ...], following: tuple[str, ...]
-) -> Verdict:
-    """One finding about the incidents of these kinds; healthy with their number, 0, if there is none."""
+def of_kinds(case: Case, kinds: Sequence[str]) -> pd.DataFrame:
+    """The incidents of these kinds, the first one of them first."""
     rows = case.run.frame("incidents")
-    rows = rows[rows["kind"].isin(list(kinds)).to_numpy(dtype=bool)].sort_values(
-        ["time_ns", "line"], kind="stable", na_position="last"
-    )
+    rows = rows[rows["kind"].isin(list(kinds)).to_numpy(dtype=bool)]
+    return rows.sort_values(["time_ns", "line"], kind="stable", na_position="last")
+
+
+def verdict(
+    case: Case,
+    rule: str,
+    kinds: Sequence[str],
+    what: str,
+    *,
+    actions: tuple[str, ...],
+    following: tuple[str, ...],
+    measured: Mapping[str, float] = MappingProxyType({}),
+) -> Verdict:
+    """One finding about the incidents of these kinds; healthy with their number, 0, if there is none.
+
+    `measured` is what they say in figures.
+    """
+    rows = of_kinds(case, kinds)
     if rows.empty:
         return Verdict((), {"num_incidents": 0.0})
     first = rows.iloc[0]
@@ -58,6 +73,7 @@ def verdict(
             "num_incidents": float(len(rows)),
             "num_ranks": float(len(ranks)),
             **({"first_rank": float(rows[named].iloc[0]["rank"])} if ranks else {}),
+            **measured,
         },
         actions=actions,
         severity="high",

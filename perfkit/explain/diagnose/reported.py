@@ -33,7 +33,7 @@ def _listed(values: Sequence[Any], most: int, width: int | None) -> str:
 def cost_text(finding: Finding) -> str:
     """What a finding costs a step."""
     if finding.cost_ns is None:
-        return say("costs no time, or it is not known how much")
+        return say("costs no time of the mean step, or it is not known how much")
     if finding.share_of_step is None:
         return say("costs {cost_ns} of the mean step", cost_ns=finding.cost_ns)
     form = "costs {cost_ns} of the mean step ({share} of it)"

@@ -90,7 +90,7 @@ class Ledger(Shown):
     @property
     def unexplained_ns(self) -> int:
         """What nothing accounts for, summed over ranks and steps."""
-        return int(self.entries.loc[(self.entries["cause"] == causes.UNEXPLAINED).to_numpy(dtype=bool), "ns"].sum())
+        return int(self.entries.loc[(self.entries["cause"] == causes.UNEXPLAINED) | _for_nobody(self.entries), "ns"].sum())
 
     @property
     def explained_share(self) -> float | None:
@@ -159,7 +159,13 @@ def _with_what_lacks(rows: pd.DataFrame) -> pd.DataFrame:
     """The entries with what unexplained time is spent in as the second part of its cause."""
     lacks = ((rows["cause"] == causes.UNEXPLAINED) & rows["detail"].notna()).to_numpy(dtype=bool)
     full = causes.UNEXPLAINED + "/" + rows["detail"].astype("object").astype(str)
-    return rows.assign(cause=rows["cause"].astype("object").where(~lacks, full))
+    cause = rows["cause"].astype("object").where(~lacks, full)
+    return rows.assign(cause=cause.where(~_for_nobody(rows).to_numpy(dtype=bool), causes.UNEXPLAINED + "/waiting"))
+
+
+def _for_nobody(rows: pd.DataFrame) -> pd.Series:
+    """Which entries are waiting of which neither the rank nor the reason is known: what was waited for is not explained."""
+    return (rows["cause"] == causes.WAITING_UNTOLD) & (rows["who"] == NOBODY)
 
 
 def _means(sums: pd.Series, count: int) -> np.ndarray:

@@ -48,6 +48,7 @@ WORDS: Mapping[str, str] = {
     DEVICE: "between two kernels that were launched in time",
     UNEXPLAINED: "unexplained",
     "unexplained/communication": "unexplained, in operations among ranks",
+    "unexplained/waiting": "unexplained, waiting for other ranks",
     "unexplained/idle": "unexplained, the device does nothing",
     "unexplained/kernels": "unexplained, kernels are missing",
     "unexplained/step": "unexplained, of the step only its length is known",

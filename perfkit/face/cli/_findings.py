@@ -84,7 +84,7 @@ def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
     alone = evidence.get("cost_alone_ns")
     form = "{cost_ns} of the mean step ({share_of_step})"
     if finding["cost_ns"] is None:
-        form = "costs no time, or it is not known how much"
+        form = "costs no time of the mean step, or it is not known how much"
     elif alone is not None and alone > finding["cost_ns"]:
         form = "{cost_ns} of the mean step ({share_of_step}); alone {cost_alone_ns}, of which other findings win the rest"
     elif alone is not None:

@@ -11,6 +11,7 @@ from benchmarks.diagnosis._causes import put_in
 from benchmarks.diagnosis._real_cases import NEAR, Base, Cause, bases, judged
 from benchmarks.diagnosis._rewritten import stretched
 from benchmarks.diagnosis._timed_anew import Recording
+from perfkit.explain.diagnose import diagnose
 from perfkit.explain.ledger import growth, ledger
 from perfkit.record.load import load
 
@@ -49,3 +50,10 @@ def test_waiting_for_one_rank_and_slow_transfers_are_told_apart(cause: Cause, gr
     sums: pd.Series = others.groupby("kind")["grown_ns"].sum()
     assert sums[grows] > 5_000_000
     assert sums.get(stays, 0) < 0.2 * sums[grows]
+
+
+def test_a_baseline_of_another_job_is_said_and_one_of_the_same_is_not():
+    alexnet, dlrm = (load(BASES[name].folder) for name in (ALEXNET, DLRM))
+    small = load(BASES[SMALL].folder)
+    assert any("another job" in note for note in diagnose(small, alexnet).notes)
+    assert not any("another job" in note for run in (alexnet, dlrm, small) for note in diagnose(run, run).notes)

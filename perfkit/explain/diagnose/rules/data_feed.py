@@ -240,13 +240,16 @@ def _above_ns(case: Case, leads: pd.DataFrame, ranks: tuple[int, ...], usual_ns:
 def _by_step_trace(case: Case) -> Verdict:
     """Ranks whose step trace states a long step interval, with the cause as far as queues tell it."""
     feeds = {}
-    for rank in case.run.ranks[:MOST_RANKS]:
+    # Idle times at the start of a step that a sample of its events leaves are no intervals.
+    ranks = [rank for rank in case.run.ranks if rank not in case.ledger.sampled][:MOST_RANKS]
+    reason = NotMeasuredError("all events of a step" if case.run.ranks else "steps", how_to_collect=KERNELS_BY)
+    for rank in ranks:
         try:
             feeds[rank] = judge_feed(case.run, rank)
         except NotMeasuredError as missing:
             reason = missing
     if not feeds:
-        raise reason if case.run.ranks else NotMeasuredError("steps", how_to_collect=KERNELS_BY)
+        raise reason
     means = {rank: float(_judged(case, feed)["interval_ns"].mean()) for rank, feed in feeds.items() if len(_judged(case, feed))}
     step_ns = case.step_ns or 1
     longest = max(means.values(), default=0.0)

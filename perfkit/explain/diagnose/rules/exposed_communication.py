@@ -92,6 +92,15 @@ def check(case: Case) -> Verdict:
             "the rest is spent on ranks that come late or were not recorded",
             **evidence,
         )
+        cost = min(cost, evidence["moving_ns"])
+        actions = (FIND_THE_LATE, *ACTIONS)
+    untold = worst["untold"] > MOSTLY * worst["transfer"]
+    if untold:
+        title = say(
+            "{exposed_ns} of communication in the mean step is not hidden; what of it is waiting, and so what hiding it would win, "
+            "is not known",
+            **evidence,
+        )
         actions = (FIND_THE_LATE, *ACTIONS)
     finding = Finding(
         rule=RULE.name,
@@ -99,7 +108,8 @@ def check(case: Case) -> Verdict:
         subject={"groups": tuple(sorted({str(group) for group in rows["group"].dropna().unique()})[:8])},
         evidence={**evidence, "sent_after_computing_ns": float(worst["won"])},
         actions=fitting(case, actions),
-        cost_ns=round(cost),
+        cost_ns=None if untold else round(cost),
+        severity="medium" if untold else None,
         next=("13_communication", "03_parallel_strategy"),
         part="communication",
     )
@@ -148,10 +158,11 @@ def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
 
     `of_host` is what of the exposed time is beside a launch that was late.
 
-    `moved` is how long data move as the profiler states it, NaN where it does not.
+    `moved` is how long data move as the profiler states it, NaN where it does not; `untold` is what of the transfers may as well
+    be waiting, since neither the profiler nor the other ranks say it.
     `alone` is what a message that is alone in its step would win in pieces, of which the last one stays: at most the backward pass.
     """
-    sums = dict.fromkeys(("transfer", "exposed", "of_host", "last", "won", "alone", "moved"), 0.0)
+    sums = dict.fromkeys(("transfer", "exposed", "of_host", "last", "won", "alone", "moved", "untold"), 0.0)
     shift = case.run.clock.get(rank, 0)
     kernels = case.computing[case.computing["rank"] == rank]
     by_step = dict(iter(kernels.groupby("step")))
@@ -173,6 +184,8 @@ def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
         sums["of_host"] += of_host_ns
         sums["last"] += last
         sums["moved"] += float(group["transit_ns"].astype("float64").sum(skipna=False))
+        untold = (group["wait_ns"].isna() & group["transit_ns"].isna()).to_numpy(dtype=bool)
+        sums["untold"] += union(begin[untold], end[untold]).total_ns
         if len(group) == 1:
             sums["alone"] += min((1 - 1 / PIECES) * (exposed - of_host_ns), BACKWARD * computing.total_ns)
         else:

@@ -1,13 +1,19 @@
 """A rank ran out of memory, of its device or of its host, as its log says.
 
 What is measured: lines of logs that tell of a request for device memory that failed, or of a process that the host's kernel or
-scheduler killed for memory, with rank, file and line. The first one of each is told; the others often follow from it.
+scheduler killed for memory, with rank, file and line. The first one of each is told; the others often follow from it. What did not
+fit, what was free, what the pool held without using it and what other processes held stand in the line of most frameworks, and
+decide what helps: where the pool held enough in pieces it is fragments, where others held enough it is they.
 
 What to do: give the framework what the device has, avoid fragments, and hold less: recompute, shard or cut more. On the host fewer
 workers that prefetch less, and a larger limit of the job.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
 
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import incidents
@@ -16,11 +22,18 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
+OTHERS: Action = {
+    "ascend": "other processes hold what did not fit: see which with npu-smi info, and end them or take another device",
+    "nvidia": "other processes hold what did not fit: see which with nvidia-smi, and end them or take another device",
+    "amd": "other processes hold what did not fit: see which with amd-smi process, and end them or take another device",
+}
 ACTIONS: tuple[Action, ...] = (
     {"mindspore": "raise max_device_memory towards what the device has (page 04 says what fits)"},
     EXPANDABLE,
     "hold less: recompute more layers, a larger optimizer shard, a smaller micro batch; perfkit plan tells what each frees",
 )
+DEVICE = ("out_of_memory",)
+FIGURES = ("requested_bytes", "free_bytes", "unused_bytes", "others_bytes")
 HOST_ACTIONS: tuple[Action, ...] = (
     {
         "mindspore": "let the dataset hold less: smaller num_parallel_workers and prefetch_size of train_dataset",
@@ -34,13 +47,15 @@ HOST_ACTIONS: tuple[Action, ...] = (
 
 def check(case: Case) -> Verdict:
     """Lines about memory that was not there."""
+    request = _request(case)
     device = incidents.verdict(
         case,
         RULE.name,
-        ("out_of_memory",),
-        say("ran out of device memory"),
-        actions=fitting(case, ACTIONS),
+        DEVICE,
+        _what(request),
+        actions=fitting(case, _actions(request)),
         following=("04_memory", "15_memory_profile"),
+        measured=request,
     )
     host = incidents.verdict(
         case,
@@ -51,6 +66,32 @@ def check(case: Case) -> Verdict:
         following=(),
     )
     return Verdict((*device.findings, *host.findings), device.evidence)
+
+
+def _request(case: Case) -> dict[str, float]:
+    """The figures of the first line that says how much did not fit; empty if none does."""
+    rows = incidents.of_kinds(case, DEVICE).dropna(subset=["requested_bytes"])
+    return {} if rows.empty else {name: float(value) for name in FIGURES if not pd.isna(value := rows.iloc[0][name])}
+
+
+def _what(request: Mapping[str, float]) -> str:
+    if "requested_bytes" not in request:
+        return say("ran out of device memory")
+    if "free_bytes" not in request:
+        return say("ran out of device memory by a request of {requested_bytes}", **request)
+    return say("ran out of device memory by a request of {requested_bytes} where {free_bytes} were free", **request)
+
+
+def _actions(request: Mapping[str, float]) -> tuple[Action, ...]:
+    """What would have let the request fit comes first; room in the pool helps only where it is there."""
+    needed, unused = request.get("requested_bytes"), request.get("unused_bytes")
+    if needed is None:
+        return ACTIONS
+    theirs = (OTHERS,) if request.get("others_bytes", 0.0) >= needed else ()
+    if unused is None:
+        return (*theirs, *ACTIONS)
+    in_pieces = unused >= needed
+    return (*theirs, *((EXPANDABLE,) if in_pieces else ()), *(action for action in ACTIONS if action is not EXPANDABLE))
 
 
 RULE = Rule("out-of-memory", "A rank ran out of memory", frozenset({"incidents"}), LOG_BY, (), check)

@@ -2,7 +2,7 @@
 
 What is measured: the printed times of steps after warm-up, in five parts of equal numbers: a finding if the last part is slower
 than the first and each part at least about as slow as the one before. And step numbers that go back, which a restart from a
-checkpoint makes: the steps between were run twice.
+checkpoint makes: the steps between were run twice, and time went by until they were.
 
 What to do: memory that leaks or fragments, logs and caches that grow, devices that get hot, a dataset that slows down (storage, an
 order that grows longer samples); save more often where jobs fail.
@@ -10,6 +10,8 @@ order that grows longer samples); save more often where jobs fail.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +32,14 @@ SLOWER_AT_END = Threshold(
     origin="chosen: parts of bundled healthy logs differ by up to 3 %",
 )
 PARTS, LEAST_ROWS = 5, 20
+SAVE: tuple[Action, ...] = (
+    "read the log before those lines: out of memory, time-outs and errors of devices have findings of their own",
+    {
+        "mindspore": "save more often (save_checkpoint_steps of CheckpointMonitor): what is lost is half an interval on average",
+        "megatron": "save more often (--save-interval): what is lost is half an interval on average",
+        "torch": "save more often (torch.distributed.checkpoint.async_save): what is lost is half an interval on average",
+    },
+)
 ACTIONS: tuple[Action, ...] = (
     {
         "ascend": "compare memory, clocks and temperature at the start and at the end: npu-smi info",
@@ -44,7 +54,7 @@ def check(case: Case) -> Verdict:
     """Times of steps that grow, and steps that were run again."""
     rows = case.run.frame("log").sort_values(["rank", "line"], kind="stable")
     rows = _of_one_rank(rows)
-    again = _restarts(rows)
+    again = tuple(_restarts(rows))
     timed = rows[rows["duration_ns"].notna().to_numpy(dtype=bool) & ~rows["step"].isin(case.warm_up_steps).to_numpy(dtype=bool)]
     if len(timed) < LEAST_ROWS and not again:
         raise NotMeasuredError("twenty printed times of steps", how_to_collect=LOG_BY)
@@ -66,27 +76,7 @@ def check(case: Case) -> Verdict:
             )
         )
     if again:
-        lost = sum(count for _, _, count in again)
-        findings.append(
-            Finding(
-                rule=RULE.name,
-                title=say(
-                    "The run began anew {times}: {count} steps were run again, first at line {line} with step {step}",
-                    times=who.count(len(again), "time"),
-                    count=lost,
-                    line=str(again[0][1]),
-                    step=str(again[0][0]),
-                ),
-                subject={"steps": tuple(step for step, _, _ in again)},
-                evidence={**evidence, "repeated_steps": float(lost)},
-                actions=(
-                    "read the log before those lines: out of memory, time-outs and errors of devices have findings of their own",
-                    "save more often (save_checkpoint_steps, --save-interval): what is lost is half an interval on average",
-                ),
-                severity="medium",
-                next=("out-of-memory", "collective-timeout", "device-error"),
-            )
-        )
+        findings.append(_began_anew(case, again, evidence))
     return Verdict(tuple(findings), evidence)
 
 
@@ -97,11 +87,68 @@ def _of_one_rank(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["step"].diff() != 0).fillna(True).to_numpy(dtype=bool)]
 
 
-def _restarts(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
-    """Where step numbers go back in one file: the step, its line, and how many steps were run again."""
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Where step numbers go back in one file: the first and last step that were run again, and the line of the first.
+
+    `again_ns` is what they took the first time, `between_ns` what went by from the last line before to the step after, as far as
+    lines have times; None where they have none.
+    """
+
+    first_step: int
+    last_step: int
+    line: int
+    again_ns: int | None
+    between_ns: int | None
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps were run again."""
+        return self.last_step - self.first_step + 1
+
+
+def _restarts(rows: pd.DataFrame) -> Iterator[Restart]:
     steps, lines = rows["step"].to_numpy(dtype=np.int64), rows["line"].to_numpy(dtype=np.int64)
-    back = np.flatnonzero((np.diff(steps) < 0) & (np.diff(lines) > 0))
-    return [(int(steps[at + 1]), int(lines[at + 1]), int(steps[at] - steps[at + 1] + 1)) for at in back]
+    for at in np.flatnonzero((np.diff(steps) < 0) & (np.diff(lines) > 0)):
+        before, after = rows.iloc[: at + 1], rows.iloc[at + 1]
+        lost = before[before["step"].between(steps[at + 1], steps[at]).to_numpy(dtype=bool)].drop_duplicates("step", keep="last")
+        times = lost["duration_ns"] * lost["num_steps"]
+        took = after["duration_ns"] * after["num_steps"]
+        between = after["timestamp_ns"] - before["timestamp_ns"].iloc[-1] - (0 if pd.isna(took) else took)
+        yield Restart(
+            int(steps[at + 1] - after["num_steps"] + 1),
+            int(steps[at]),
+            int(lines[at + 1]),
+            None if times.isna().any() else int(times.sum()),
+            None if pd.isna(between) else max(0, int(between)),
+        )
+
+
+def _began_anew(case: Case, restarts: Sequence[Restart], evidence: Mapping[str, float]) -> Finding:
+    first = restarts[0]
+    evidence = {**evidence, "repeated_steps": float(sum(one.num_steps for one in restarts))}
+    for name, known in (("repeated_ns", [one.again_ns for one in restarts]), ("between_ns", [one.between_ns for one in restarts])):
+        if None not in known:
+            evidence[name] = float(sum(value for value in known if value is not None))
+    return Finding(
+        rule=RULE.name,
+        title=say(
+            "The run began anew {times}: {count} steps were run again{took}{between}; first at line {line} with step {start}, "
+            "up to step {end}",
+            times=who.count(len(restarts), "time"),
+            count=str(int(evidence["repeated_steps"])),
+            took=say(" ({repeated_ns})", **evidence) if "repeated_ns" in evidence else "",
+            between=say(", and {between_ns} went by between", **evidence) if evidence.get("between_ns") else "",
+            line=str(first.line),
+            start=str(first.first_step),
+            end=str(first.last_step),
+        ),
+        subject={"steps": tuple(dict.fromkeys(step for one in restarts for step in (one.first_step, one.last_step)))},
+        evidence=evidence,
+        actions=fitting(case, SAVE),
+        severity="medium",
+        next=("out-of-memory", "collective-timeout", "device-error"),
+    )
 
 
 RULE = Rule("slow-down", "A run that slows down or begins anew", frozenset({"log"}), LOG_BY, (SLOWER_AT_END,), check)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from perfkit.core.units import MIB, decimal_to_ns
 from perfkit.record.format import Sink
+from perfkit.record.formats.logs._failed_request import FIGURES, NO_REQUEST, failed_request
 from perfkit.record.formats.logs._incidents import MARKER as INCIDENT
 from perfkit.record.formats.logs._incidents import Incident, incident_of
 from perfkit.record.listing import File, Listing
@@ -77,6 +78,7 @@ def read_lines(file: File, sink: Sink) -> Iterator[Line]:
 def _add_incidents(found: list[tuple[Line, Incident]], file: File, sink: Sink) -> None:
     sink.drop(f"incidents after the first {MAX_INCIDENTS}", max(len(found) - MAX_INCIDENTS, 0), file, "incidents")
     kept, of_file = found[:MAX_INCIDENTS], rank_of(file)
+    requests = [failed_request(line.text) if incident.kind == "out_of_memory" else NO_REQUEST for line, incident in kept]
     if kept:
         sink.add(
             "incidents",
@@ -90,6 +92,7 @@ def _add_incidents(found: list[tuple[Line, Incident]], file: File, sink: Sink) -
             line=[line.number for line, _ in kept],
             time_ns=[timestamp_ns(line.text) for line, _ in kept],
             text=[incident.text for _, incident in kept],
+            **{name: [figures[name] for figures in requests] for name in FIGURES},
         )
 
 

@@ -237,6 +237,8 @@ def _add_failures(rank: int, history: _Device, file: File, sink: Sink) -> None:
             time_ns=moment if history.timed else None,
             file=file.label,
             text=text,
+            requested_bytes=size,
+            free_bytes=free,
         )
 
 

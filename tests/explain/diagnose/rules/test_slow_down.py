@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules import slow_down
+from perfkit.record.load import load
 from tests.explain.diagnose.made import log
 
 
@@ -21,6 +24,29 @@ def test_steps_that_were_run_again_are_told_as_a_restart():
     (finding,) = diagnose(log([100] * 50, steps=steps), only=[slow_down.RULE]).findings
     assert finding.evidence["repeated_steps"] == 10
     assert "line 40 with step 21" in finding.title
+
+
+def test_a_restart_says_which_steps_were_run_again_what_they_took_and_how_long_nothing_ran(tmp_path: Path):
+    def line(step: int, second: float) -> str:
+        clock = f"{int(second // 3600):02d}:{int(second // 60 % 60):02d}:{second % 60:06.3f}"
+        return f" [2026-01-05 {clock}] iteration {step:8d}/ 1000 | elapsed time per iteration (ms): 2000.0 | lm loss: 2.0E+00 |"
+
+    lines = [line(step, 2 * step) for step in range(10, 61, 10)] + [line(step, 3600 + 2 * step) for step in range(40, 81, 10)]
+    (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
+    (finding,) = diagnose(load(tmp_path), only=[slow_down.RULE]).findings
+    assert finding.subject["steps"] == (31, 60)
+    assert finding.evidence["repeated_steps"] == 30
+    assert finding.evidence["repeated_ns"] == 60 * 10**9
+    # From the line of step 60 at 120 s to the start of steps 31 to 40, whose line came at 3,680 s and which took 20 s.
+    assert finding.evidence["between_ns"] == (3680 - 20 - 120) * 10**9
+
+
+def test_steps_of_two_restarts_count_each_time_they_were_lost():
+    steps = [*range(1, 31), *range(21, 24), *range(11, 41)]
+    (finding,) = diagnose(log([100] * len(steps), steps=steps), only=[slow_down.RULE]).findings
+    assert finding.evidence["num_restarts"] == 2
+    assert finding.evidence["repeated_steps"] == 10 + 13
+    assert finding.evidence["repeated_ns"] == 23 * 100_000_000
 
 
 def test_a_step_that_is_printed_twice_is_no_restart():

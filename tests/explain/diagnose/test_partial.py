@@ -1,0 +1,64 @@
+"""One rank of several, or a sample of the events: what is not in the recording has no price and counts as unexplained."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from perfkit.core.run import Run
+from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.rules import data_feed, exposed_communication
+from perfkit.explain.ledger import NOBODY, causes, ledger
+from perfkit.record.load import load
+
+TRACES = Path(__file__).parents[2] / "data/traces"
+DLRM = TRACES / "dlrm_8xV100"
+NPUS = Path(__file__).parents[3] / "data/traces/torch_npu_2rank"
+ONE_OF_MANY = {"Kineto, 1 of 8": DLRM / "worker3.json.gz", "torch_npu, 1 of 8": NPUS / "rank0_ascend_pt"}
+
+
+@pytest.mark.parametrize("which", ONE_OF_MANY)
+def test_of_one_rank_of_several_waiting_is_not_explained_and_hiding_wins_no_more_than_what_moves(which: str):
+    found = diagnose(load(ONE_OF_MANY[which]))
+    entries = found.ledger.entries
+    untold = entries[
+        (entries["cause"] == causes.UNEXPLAINED) | ((entries["cause"] == causes.WAITING_UNTOLD) & (entries["who"] == NOBODY))
+    ]
+    assert found.ledger.unexplained_ns == untold["ns"].sum()
+    (exposed,) = [finding for finding in found.findings if finding.rule == exposed_communication.RULE.name]
+    moving = exposed.evidence.get("moving_ns")
+    assert exposed.cost_ns is None if moving is None else exposed.cost_ns <= moving
+
+
+def test_all_ranks_price_what_one_of_them_alone_does_not(tmp_path: Path):
+    for part in DLRM.glob("worker*.json.gz"):
+        copy(part, tmp_path)
+    alone, whole = (ledger(load(path)) for path in (DLRM / "worker3.json.gz", tmp_path))
+    assert whole.explained_share > 0.95
+    assert alone.explained_share < 0.6
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Every tenth event, drawn by chance, of the ranks of a recording, and all marks of steps."""
+    folder, draw = tmp_path_factory.mktemp("sample"), random.Random(7)
+    for part in DLRM.glob("worker*.json.gz"):
+        trace = json.loads(gzip.decompress(part.read_bytes()))
+        events = trace["traceEvents"]
+        trace["traceEvents"] = [
+            one for one in events if "ProfilerStep" in one.get("name", "") or "dur" not in one or draw.random() < 0.1
+        ]
+        (folder / part.name.removesuffix(".gz")).write_text(json.dumps(trace))
+    return load(folder)
+
+
+def test_a_sample_of_the_events_says_so_and_prices_no_idle_time(sample: Run):
+    found = diagnose(sample)
+    assert any("a sample of the events" in note for note in found.notes)
+    assert data_feed.RULE.name in {entry.rule for entry in found.not_measured}
+    assert [finding for finding in found.findings if finding.part == "free" and finding.cost_ns] == []
