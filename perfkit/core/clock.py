@@ -3,7 +3,8 @@
 The members of an all-reduce (or all-gather, reduce-scatter, all-to-all) finish within microseconds of each other, whenever each of
 them started. For two ranks the differences of their ends over a run are therefore one straight line: offset and drift. Both are
 estimated by medians (a Theil-Sen line over half of the pairs), so that single late ends do not matter, and are carried from group
-to group over the surest pairs. The clock that all others are compared with is the median one, not that of any rank.
+to group over the surest pairs. The clock that all others are compared with is the median one, not that of any rank. A clock that
+was set while it was recorded is such a line with a jump in it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +30,7 @@ ENDS_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 JUMP_LEAST_NS = 1_000_000
 """Chosen: network time steps a clock that is off by more, and slews it by less."""
 _FAR = 20.0
+OF_NO_STEP = -1
 MIN_MATCHES = 3
 MIN_MATCHES_FOR_DRIFT = 8
 MAX_DRIFT = 1e-3
@@ -38,11 +40,29 @@ _ROUNDING_NS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Jump:
+    """A clock that was set while it was read: from its own moment `at_ns` on it shows `jump_ns` more.
+
+    `at_ns` is None where it was set back so far that its moments are of before and after: that cannot be taken back. `end_ns` is
+    the end of the first operation after it, on the clock itself, and `steps` are those of the operations before and after it.
+    """
+
+    end_ns: int
+    jump_ns: int
+    at_ns: int | None
+    steps: tuple[int, ...] = ()
+
+    def taken_back(self, moments_ns: Ints) -> Ints:
+        """Moments as the clock would show them had it not been set."""
+        return moments_ns if self.at_ns is None else moments_ns - np.where(moments_ns >= self.at_ns, self.jump_ns, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Clock:
     """The clock of one rank: at the common moment `at_ns` it shows `offset_ns` more than the common one, and gains `drift` on it.
 
     `residual_ns` is the typical distance of its ends from those of its groups after the correction, `uncertainty_ns` the standard
-    error of the offset, `num_matches` how many collectives it rests on.
+    error of the offset, `num_matches` how many collectives it rests on. `jump` is how it was set while it was recorded.
     """
 
     rank: int
@@ -52,10 +72,11 @@ class Clock:
     residual_ns: float
     uncertainty_ns: float
     num_matches: int
+    jump: Jump | None = None
 
     def common_ns(self, moments_ns: Ints) -> Ints:
         """Moments of this clock on the common one; exact to the ns where the clock does not drift."""
-        shifted = moments_ns - self.offset_ns
+        shifted = (moments_ns if self.jump is None else self.jump.taken_back(moments_ns)) - self.offset_ns
         if self.drift == 0.0:
             return shifted
         gained = (shifted - self.at_ns).astype(np.float64) * (self.drift / (1.0 + self.drift))
@@ -81,14 +102,29 @@ def estimate(run: Run) -> Mapping[int, Clock]:
     ends = matched_ends(rows.assign(group=rows["members"]))
     if ends.empty:
         return {}
+    clocks = _lines(ends)
+    distance = _distance(clocks, ends)
+    jumps = _jumps(ends) if _may_jump(distance) else {}
+    if jumps.keys() & clocks.keys():
+        steady = ends["end_ns"].to_numpy(dtype=np.int64).copy()
+        for rank, jump in jumps.items():
+            mine = (ends["rank"] == rank).to_numpy(dtype=bool)
+            steady[mine] = jump.taken_back(steady[mine])
+        ends = ends.assign(end_ns=steady)
+        clocks = _lines(ends)
+        distance = _distance(clocks, ends)
+    typical = distance["distance_ns"].abs().groupby(distance["rank"]).median()
+    return {rank: replace(own, residual_ns=float(typical[rank]), jump=jumps.get(rank)) for rank, own in clocks.items()}
+
+
+def _lines(ends: pd.DataFrame) -> dict[int, Clock]:
+    """The straight line of each rank."""
     rough = {rank: pair.offset_ns for rank, pair in _centered(_compared(ends, None)).items()}
     ends = ends[ends["rank"].isin(list(rough))]
     shifted = ends.assign(end_ns=ends["end_ns"] - ends["rank"].map(rough).astype("int64"))
     at_ns = int(np.sort(shifted["end_ns"])[len(shifted) // 2]) if len(shifted) else 0
     fine = _centered(_compared(shifted, at_ns))
-    clocks = {rank: _clock(rank, rough[rank], pair, at_ns) for rank, pair in sorted(fine.items())}
-    residuals = _residuals(clocks, ends)
-    return {rank: replace(clock, residual_ns=residuals[rank]) for rank, clock in clocks.items()}
+    return {rank: _clock(rank, rough[rank], pair, at_ns) for rank, pair in sorted(fine.items())}
 
 
 def _clock(rank: int, rough_ns: int, pair: _Pair, at_ns: int) -> Clock:
@@ -108,13 +144,13 @@ def _centered(pairs: Mapping[tuple[int, int], _Pair]) -> dict[int, _Pair]:
 
 
 def aligned(frame: pd.DataFrame, clocks: Mapping[int, Clock]) -> pd.DataFrame:
-    """A copy of a table with `start_ns` on the common clock; null for a rank whose clock is not known."""
+    """A copy of a table with `start_ns` on the common clock; null for a rank whose clock is not known or cannot be followed."""
     known = frame["start_ns"].notna().to_numpy()
     starts = frame["start_ns"].fillna(0).to_numpy(dtype=np.int64).copy()
     ranks = frame["rank"].to_numpy()
     for rank in np.unique(ranks):
         mine = ranks == rank
-        if (clock := clocks.get(int(rank))) is None:
+        if (clock := clocks.get(int(rank))) is None or (clock.jump is not None and clock.jump.at_ns is None):
             known = known & ~mine
         else:
             starts[mine] = clock.common_ns(starts[mine])
@@ -126,43 +162,37 @@ def offsets(clocks: Mapping[int, Clock]) -> dict[int, int]:
     return {rank: -clock.offset_ns for rank, clock in clocks.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Jump:
-    """A clock that was set while it was read: by how much it shows more from the operation on that ended at its `end_ns`."""
-
-    rank: int
-    end_ns: int
-    jump_ns: int
+def _may_jump(distance: pd.DataFrame) -> bool:
+    """Whether the ends of a rank are further from those of others than a straight line leaves them."""
+    far = distance.loc[(distance["distance_ns"].abs() >= JUMP_LEAST_NS / 4).to_numpy(dtype=bool), "rank"]
+    return bool((far.value_counts() >= MIN_MATCHES).any())
 
 
-def jumps(run: Run, ranks: Iterable[int] | None = None) -> list[Jump]:
-    """The ranks, of some or all, whose clock jumps once against the middle one of a group that ends operations with it.
+def _jumps(ends: pd.DataFrame) -> dict[int, Jump]:
+    """The ranks whose clock jumps once against the middle one of a group that ends operations with it; of each the largest jump.
 
-    Of each rank the largest jump is told.
-
-    The clock of a line (`estimate`) cannot follow that: what ranks wait for each other around it is not known. Of a group of which
-    half jumps nothing says which half it was: both sides jump by half of it then, to different sides.
+    Of a group of which half jumps nothing says which half it was: both sides jump by half of it then, to different sides.
     """
-    rows = placement.told_apart(run.frame("collectives", ranks=ranks), run)
-    ends = matched_ends(rows.assign(group=rows["members"]))
     together = ends.groupby("operation")["end_ns"]
     since = (ends["end_ns"] - together.transform("min")).astype("int64")
     middle = since.groupby(ends["operation"]).transform("median")
     members = ends.groupby("operation")["rank"].transform
     group = pd.DataFrame({name: members(name) for name in ("min", "max", "size", "sum")}).groupby(["min", "max", "size", "sum"])
     moment = together.transform("min") + middle.astype("int64")
-    ends = ends.assign(ahead=since - middle, moment=moment, group=group.ngroup())
+    ends = ends.assign(ahead=since - middle, moment=moment, group=group.ngroup()).sort_values("moment", kind="stable")
+    of_rank = ends.groupby("rank")
+    ends = ends.assign(before_ns=of_rank["end_ns"].shift(fill_value=0), before_step=of_rank["step"].shift(fill_value=OF_NO_STEP))
     found: dict[int, Jump] = {}
-    for (rank, _), own in ends.sort_values("moment", kind="stable").groupby(["rank", "group"]):
-        jump = _jump_of(int(str(rank)), own["ahead"].to_numpy(dtype=np.float64), own["end_ns"].to_numpy(dtype=np.int64))
-        if jump is not None and abs(jump.jump_ns) > abs(found.get(jump.rank, Jump(0, 0, 0)).jump_ns):
-            found[jump.rank] = jump
-    return [found[rank] for rank in sorted(found)]
+    for (rank, _), own in ends.groupby(["rank", "group"]):
+        jump = _jump_of(own)
+        if jump is not None and abs(jump.jump_ns) > abs(found.get(int(str(rank)), Jump(0, 0, None)).jump_ns):
+            found[int(str(rank))] = jump
+    return found
 
 
-def _jump_of(rank: int, ahead: Floats, ends_ns: Ints) -> Jump | None:
+def _jump_of(own: pd.DataFrame) -> Jump | None:
     """The jump of one rank in one group: of all ways to cut its operations in two the one after which both halves are alike."""
-    count = len(ahead)
+    count, ahead = len(own), own["ahead"].to_numpy(dtype=np.float64)
     if count < 2 * MIN_MATCHES:
         return None
     left = np.arange(MIN_MATCHES, count - MIN_MATCHES + 1)
@@ -170,13 +200,18 @@ def _jump_of(rank: int, ahead: Floats, ends_ns: Ints) -> Jump | None:
     apart = sums[left - 1] / left - (sums[-1] - sums[left - 1]) / (count - left)
     at = int(left[np.argmax(left * (count - left) * apart**2)])
     before, after = ahead[:at], ahead[at:]
-    jump = float(np.median(after) - np.median(before))
-    least = max(JUMP_LEAST_NS / 2, _FAR * max(robust.sigma(before), robust.sigma(after)))
-    return Jump(rank, int(ends_ns[at]), round(jump)) if abs(jump) >= least else None
+    jump_ns = round(float(np.median(after) - np.median(before)))
+    if abs(jump_ns) < max(JUMP_LEAST_NS / 2, _FAR * max(robust.sigma(before), robust.sigma(after))):
+        return None
+    start_ns, end_ns, before_ns = (int(own[name].iloc[at]) for name in ("start_ns", "end_ns", "before_ns"))
+    # Set forward inside of the operation it ends later and does not begin later; else it was set before it.
+    at_ns = start_ns if jump_ns < 0 or start_ns - before_ns >= jump_ns else end_ns
+    steps = sorted({int(own[name].iloc[at]) for name in ("before_step", "step")} - {OF_NO_STEP})
+    return Jump(end_ns, jump_ns, at_ns if at_ns > before_ns else None, tuple(steps))
 
 
 def matched_ends(collectives: pd.DataFrame) -> pd.DataFrame:
-    """The ends of operations that several ranks ran together: `operation` (a number), `rank` and `end_ns`.
+    """The ends of operations that several ranks ran together: `operation` (a number), `rank`, `step`, `start_ns`, `end_ns`.
 
     Rows of one name, group and step on several ranks are one operation, the k-th with the k-th where a name repeats. A name that
     more ranks use than the group has is used by several groups, and left out.
@@ -186,9 +221,10 @@ def matched_ends(collectives: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "rank": rows["rank"],
-            "step": rows["step"].fillna(-1).astype("int64"),
+            "step": rows["step"].fillna(OF_NO_STEP).astype("int64"),
             "group": pd.factorize(rows["group"])[0],
             "name": pd.factorize(rows["name"])[0],
+            "start_ns": rows["start_ns"].astype("int64"),
             "end_ns": (rows["start_ns"] + rows["duration_ns"]).astype("int64"),
             "group_size": rows["group_size"].fillna(0).astype("int64"),
         }
@@ -198,7 +234,7 @@ def matched_ends(collectives: pd.DataFrame) -> pd.DataFrame:
     members = together["rank"].transform("size")
     whole = (members > 1) & ((table["group_size"] == 0) | (members <= table["group_size"]))
     found = table.assign(operation=together.ngroup())[whole]
-    return found[["operation", "rank", "end_ns"]].sort_values(["operation", "rank"], ignore_index=True)
+    return found[["operation", "rank", "step", "start_ns", "end_ns"]].sort_values(["operation", "rank"], ignore_index=True)
 
 
 def _compared(ends: pd.DataFrame, at_ns: int | None) -> dict[tuple[int, int], _Pair]:
@@ -283,11 +319,11 @@ def _surest_paths(start: int, neighbors: Mapping[int, list[tuple[int, _Pair]]]) 
     return found
 
 
-def _residuals(clocks: Mapping[int, Clock], ends: pd.DataFrame) -> dict[int, float]:
-    """The typical distance of each rank's ends from the middle of their operations, after the correction."""
-    common = aligned(ends.rename(columns={"end_ns": "start_ns"}), clocks)
+def _distance(clocks: Mapping[int, Clock], ends: pd.DataFrame) -> pd.DataFrame:
+    """How far each end is from the middle of its operation after the correction: `rank`, `distance_ns`; of ranks with a clock."""
+    common = aligned(ends.assign(start_ns=ends["end_ns"]), clocks)
+    common = common[common["start_ns"].notna().to_numpy(dtype=bool)]
     moments = common["start_ns"].astype("int64")
     distance = moments - moments.groupby(common["operation"]).transform("min")
     middle = distance.groupby(common["operation"]).transform("median")
-    typical = (distance - middle).abs().groupby(common["rank"]).median()
-    return {int(rank): float(value) for rank, value in zip(typical.index.to_numpy(), typical.to_numpy(), strict=True)}
+    return pd.DataFrame({"rank": common["rank"], "distance_ns": distance - middle})

@@ -19,7 +19,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Position, Run
 from perfkit.core.texts import say
 from perfkit.explain import collectives, module_tree, operator_names, stragglers
-from perfkit.explain.diagnose import _gaps, _peers, unplaced
+from perfkit.explain.diagnose import _gaps, _peers, on_clocks, unplaced
 from perfkit.explain.diagnose._moments import Moments, moments_of
 from perfkit.explain.diagnose._replay import Replay, replay_of
 from perfkit.explain.diagnose.collecting import HOST_BY, KERNELS_BY
@@ -81,9 +81,16 @@ class Case:
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """The steps after warm-up, all ranks."""
+        """The steps after warm-up in which no clock was set, all ranks."""
         rows = self.all_steps
-        return rows[~rows["step"].isin(self.warm_up_steps).to_numpy(dtype=bool)].reset_index(drop=True)
+        return rows[~rows["step"].isin((*self.warm_up_steps, *self.set_steps)).to_numpy(dtype=bool)].reset_index(drop=True)
+
+    @cached_property
+    def set_steps(self) -> tuple[int, ...]:
+        """The steps in which a clock was set; of many ranks clocks are compared after the steps are chosen."""
+        if len(self.run.ranks) > ALL_UP_TO_RANKS or not self.run.has("collectives"):
+            return ()
+        return on_clocks.set_steps(self.clocks, set(self.all_steps["step"]) - set(self.warm_up_steps))
 
     @cached_property
     def warm_up_steps(self) -> tuple[int, ...]:
@@ -156,6 +163,8 @@ class Case:
         notes: list[str] = [*self.run.notes]
         if self.warm_up_steps:
             notes.append(_left_out(self.warm_up_steps))
+        if self.set_steps:
+            notes.append(on_clocks.told(self.set_steps))
         if len(self.detail_ranks) < len(self.run.ranks):
             notes.append(
                 say("kernels of {count} of {all} ranks were looked at", count=len(self.detail_ranks), all=len(self.run.ranks))
@@ -337,8 +346,11 @@ class Case:
         ]
         if len(known) < COMPLETE * len(rows):
             return None
-        shift = self.computing["rank"].map(lambda rank: self.run.clock.get(int(rank), 0)).astype("int64")
-        return replay_of(known, self.computing.assign(start_ns=self.computing["start_ns"] + shift))
+        return replay_of(known, self.computing.assign(start_ns=self.common_ns(self.computing)))
+
+    def common_ns(self, rows: pd.DataFrame) -> clock.Ints:
+        """The `start_ns` of rows with `rank` on the clock that the ranks share, as `members` have it."""
+        return on_clocks.common_ns(rows, self.clocks if self.run.has("collectives") else {}, self.run.clock)
 
     @cached_property
     def moments(self) -> Moments | None:

@@ -20,6 +20,6 @@ def exposed_ns(case: Case, rows: pd.DataFrame) -> float:
     begin = mine["start_ns"].to_numpy(dtype=np.int64)
     moving = union(begin + mine["wait_ns"].to_numpy(dtype=np.int64), begin + mine["duration_ns"].to_numpy(dtype=np.int64))
     kernels = case.computing[case.computing["rank"] == rank]
-    starts = kernels["start_ns"].to_numpy(dtype=np.int64) + case.run.clock.get(rank, 0)
+    starts = case.common_ns(kernels)
     computing = union(starts, starts + kernels["duration_ns"].to_numpy(dtype=np.int64))
     return (moving.total_ns - overlap_ns(moving, computing)) / case.num_kernel_steps

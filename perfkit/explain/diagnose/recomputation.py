@@ -87,7 +87,7 @@ def _communication(case: Case, repeated: pd.DataFrame) -> dict[int, float]:
     for rank, rows in repeated.groupby("rank"):
         mine = members[members["rank"] == rank]
         spans = rows.sort_values("start_ns")
-        starts = spans["start_ns"].to_numpy(dtype=np.int64) + case.run.clock.get(int(str(rank)), 0)
+        starts = case.common_ns(spans)
         lengths = spans["duration_ns"].to_numpy(dtype=np.int64)
         begin = mine["start_ns"].to_numpy(dtype=np.int64)
         at = np.searchsorted(starts, begin, side="right") - 1

@@ -91,9 +91,7 @@ def price(case: Case, losses: Sequence[Loss]) -> int:
         rest = lost - leads.reindex(lost.index).fillna(0.0).clip(upper=head_ns)
         once_ns = min(_at_once_ns(case, rows) / num_steps, rest.min()) if head_ns == 0 else 0.0
         return round(head_ns + once_ns) + less_busy_ns(case, {int(str(rank)): amount - once_ns for rank, amount in rest.items()})
-    shift = rows["rank"].map(lambda rank: case.run.clock.get(int(rank), 0)).astype("int64")
-    common = rows.assign(start_ns=rows["start_ns"].astype("int64") + shift)
-    return max(0, round(replay.won_ns(common, faster_ns) / num_steps))
+    return max(0, round(replay.won_ns(rows.assign(start_ns=case.common_ns(rows)), faster_ns) / num_steps))
 
 
 def _leads_ns(case: Case, rows: pd.DataFrame, amounts: pd.Series) -> tuple[float, pd.Series]:
@@ -120,7 +118,7 @@ def _at_once_ns(case: Case, rows: pd.DataFrame) -> float:
     ranks = rows["rank"].unique()
     if _paced_by(case) is None or len(ranks) < len(case.run.ranks) or not (rows["fraction"] == 1.0).all():
         return 0.0
-    begin = (rows["start_ns"] + rows["rank"].map(lambda rank: case.run.clock.get(int(rank), 0))).to_numpy(dtype=np.int64)
+    begin = case.common_ns(rows)
     moments = np.concatenate([begin, begin + rows["duration_ns"].to_numpy(dtype=np.int64)])
     order = np.argsort(moments, kind="stable")
     still = np.cumsum(np.repeat([1, -1], len(begin))[order])  # rows of a rank do not overlap

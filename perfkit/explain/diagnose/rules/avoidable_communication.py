@@ -113,8 +113,8 @@ def _sample(rows: pd.DataFrame) -> list[int]:
 def _kernels(case: Case, rank: int) -> pd.DataFrame:
     """Computing kernels of a rank in order, with their start on the common clock (`at`) and end (`until`)."""
     rows = case.computing[case.computing["rank"] == rank]
-    at = rows["start_ns"] + case.run.clock.get(rank, 0)
-    return rows.assign(at=at, until=at + rows["duration_ns"].astype("int64"))
+    at = case.common_ns(rows)
+    return rows.assign(at=at, until=at + rows["duration_ns"].to_numpy(dtype="int64"))
 
 
 def _every_micro_batch(case: Case, rows: pd.DataFrame, kernels: pd.DataFrame) -> Found:

@@ -2,12 +2,15 @@
 
 What is measured: the offset of each rank's clock from the median one, by the ends of the collectives that ranks ran together. It is
 named where it is larger than its uncertainty and large enough to matter. All figures between ranks were corrected for it. A clock
-that was set while it was recorded jumps against the others: that cannot be corrected by one line, and is said instead.
+that was set while it was recorded jumps against the others. That is corrected, too, but for what lies around the jump; unless it
+was set back by more than the time between two operations, so that its moments are of before and after.
 
 What to do: nothing for the speed; synchronise the hosts' clocks (PTP, chrony) to read timelines side by side without correction.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from perfkit.core import clock
 from perfkit.core.errors import NotMeasuredError
@@ -30,8 +33,8 @@ def check(case: Case) -> Verdict:
     clocks = case.clocks
     if not clocks:
         raise NotMeasuredError("collectives that several ranks ran together", how_to_collect=COMMUNICATION_BY)
-    jumps = clock.jumps(case.run, case.detail_ranks)  # reading all collectives of many ranks again costs more than all else
-    sizes = [0, *(jump.jump_ns for jump in jumps)]
+    jumps = {rank: own.jump for rank, own in clocks.items() if own.jump is not None}
+    sizes = [0, *(jump.jump_ns for jump in jumps.values())]
     if (size_ns := max(sizes) - min(sizes)) >= clock.JUMP_LEAST_NS:
         finding = _jumped(case, jumps, size_ns)
         return Verdict((finding,), finding.evidence)
@@ -59,15 +62,13 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-def _jumped(case: Case, jumps: list[clock.Jump], size_ns: int) -> Finding:
+def _jumped(case: Case, jumps: Mapping[int, clock.Jump], size_ns: int) -> Finding:
     """Clocks that were set while they were recorded: of which ranks, in what step, by how much."""
-    first = min(jumps, key=lambda jump: jump.end_ns)
-    rows = case.run.frame("collectives", ranks=[first.rank], columns=("step", "start_ns", "duration_ns")).dropna()
-    at = (rows["start_ns"] + rows["duration_ns"] == first.end_ns).to_numpy(dtype=bool)
-    step = int(rows.loc[at, "step"].iloc[0]) if at.any() else None
-    ranks = tuple(jump.rank for jump in jumps)
-    apart = min(jump.jump_ns for jump in jumps) < 0 < max(jump.jump_ns for jump in jumps)
-    evidence = {"jump_ns": float(size_ns if apart or jumps[0].jump_ns > 0 else -size_ns), "num_ranks": float(len(ranks))}
+    ranks, sizes = tuple(sorted(jumps)), [jump.jump_ns for jump in jumps.values()]
+    steps = min(jumps.values(), key=lambda jump: jump.end_ns).steps
+    apart = min(sizes) < 0 < max(sizes)
+    known = all(jump.at_ns is not None for jump in jumps.values())
+    evidence = {"jump_ns": float(size_ns if apart or sizes[0] > 0 else -size_ns), "num_ranks": float(len(ranks))}
     who = say(
         "The clock of rank {ranks} jumps" if len(ranks) == 1 else "Clocks of ranks {ranks} jump", ranks=first_of(ranks, FEW_TOLD)
     )
@@ -76,12 +77,17 @@ def _jumped(case: Case, jumps: list[clock.Jump], size_ns: int) -> Finding:
     return Finding(
         rule=RULE.name,
         title=say(
-            "{who} by {jump_ns}{where}: what ranks wait for each other is not known from there on",
+            "{who} by {jump_ns}{where}: {what}",
             who=who,
-            where="" if step is None else say(" before the end of step {step}", step=str(step)),
+            what=say(
+                "what ranks wait for each other was corrected, and is not known around it"
+                if known
+                else "what ranks wait for each other is not known from there on"
+            ),
+            where=say(" before the end of step {step}", step=str(steps[-1])) if steps else "",
             **evidence,
         ),
-        subject={"ranks": ranks, **({} if step is None else {"steps": (step,)})},
+        subject={"ranks": ranks, **({"steps": steps[-1:]} if steps else {})},
         evidence=evidence,
         actions=(
             "record again, with clocks that are slewed and not stepped while it runs (chrony: makestep only at start)",

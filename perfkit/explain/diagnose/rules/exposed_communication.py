@@ -163,13 +163,13 @@ def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
     `alone` is what a message that is alone in its step would win in pieces, of which the last one stays: at most the backward pass.
     """
     sums = dict.fromkeys(("transfer", "exposed", "of_host", "last", "won", "alone", "moved", "untold"), 0.0)
-    shift = case.run.clock.get(rank, 0)
     kernels = case.computing[case.computing["rank"] == rank]
     by_step = dict(iter(kernels.groupby("step")))
     for step, group in rows.groupby("step"):
         mine = by_step.get(step)
         if mine is None:
             continue
+        shift = int((case.common_ns(mine.iloc[:1]) - mine["start_ns"].iloc[:1].to_numpy(dtype=np.int64))[0])
         starts = mine["start_ns"].to_numpy(dtype=np.int64) + shift
         computing = union(starts, starts + mine["duration_ns"].to_numpy(dtype=np.int64))
         begin = group["start_ns"].to_numpy(dtype=np.int64)

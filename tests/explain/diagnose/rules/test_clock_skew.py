@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from perfkit.core.clock import jumps
+from perfkit.core.clock import estimate
+from perfkit.core.run import Run
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules.clock_skew import RULE
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import Training, judged, run_of
+
+
+def jumps(run: Run) -> list[int]:
+    return [rank for rank, clock in estimate(run).items() if clock.jump is not None]
 
 
 def test_a_clock_that_is_ahead_is_named_and_makes_no_rank_slow():
@@ -68,6 +73,39 @@ def test_a_clock_that_is_set_while_it_is_recorded_is_said_with_its_step(jump_ms:
     assert (finding.subject["ranks"], finding.subject["steps"]) == ((1,), (5,))
     assert finding.evidence["jump_ns"] == pytest.approx(jump_ms * 1e6, rel=0.01)
     assert jumps(run) == []
+
+
+def set_by(run: Run, rank: int, jump_ms: int) -> Run:
+    """The run as a clock shows it that is set in the middle of step 5."""
+    moment = run.frame("kernels").query("rank == @rank and step == 5")["start_ns"].median()
+    tables = dict(run.tables)
+    for name in ("kernels", "collectives"):
+        late = (tables[name]["rank"] == rank) & (tables[name]["start_ns"] >= moment)
+        tables[name] = tables[name].assign(start_ns=tables[name]["start_ns"] + late.astype("int64") * jump_ms * 1_000_000)
+    return replace(run, tables=tables)
+
+
+@pytest.mark.parametrize("jump_ms", [50, 20, 5, 2, -1, -2])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_slow_rank_costs_what_it_costs_with_clocks_that_are_not_set(rank: int, jump_ms: int):
+    steady = Training(ranks=4, steps=8, factors={2: 1.3}).run()
+    shown = diagnose(set_by(steady, rank, jump_ms))
+    before, after = ({finding.rule: finding for finding in found.findings} for found in (diagnose(steady), shown))
+    assert after["slow-rank"].subject["ranks"] == (2,)
+    assert after["slow-rank"].cost_ns == pytest.approx(before["slow-rank"].cost_ns, rel=0.01)
+    assert after.keys() - before.keys() == {RULE.name}
+    assert "was corrected" in after[RULE.name].title
+    assert any("judged: a clock was set" in note for note in shown.notes)
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_what_ranks_wait_is_unexplained_where_a_clock_was_set_back_beyond_what_can_be_followed(rank: int):
+    shown = diagnose(set_by(Training(ranks=4, steps=8, factors={2: 1.3}).run(), rank, -1000))
+    (clock,) = (finding for finding in shown.findings if finding.rule == RULE.name)
+    assert "not known from there on" in clock.title
+    entries = shown.ledger.entries
+    assert not entries["cause"].str.startswith(("waiting", "transfer")).any()
+    assert entries.loc[entries["cause"] == "unexplained", "ns"].sum() > 0
 
 
 def test_a_clock_that_drifts_does_not_jump():
