@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from perfkit.core.errors import PerfkitError
+from perfkit.core.quantity import NAMES
 from perfkit.face.widgets._chart_words import NAMED
 from perfkit.face.widgets.step_view import StepView
-from perfkit.face.widgets.table import NAMES
 
 WORD = re.compile(r"(?<![\w/.:=-])[a-z]{2,}(?![\w/:(=-]|\.\w)")
 """A word of a language, and not a part of a path, a key, an option or a call."""

@@ -114,6 +114,27 @@ _CALLED: Mapping[str, str] = MappingProxyType(
     }
 )
 """What a name is called that is nothing but its unit, or whose words say too little beside a number."""
+NAMES = frozenset(
+    [
+        "name",
+        "names",
+        "operator",
+        "operators",
+        "op",
+        "kernel",
+        "kernels",
+        "path",
+        "file",
+        "place",
+        "scope",
+        "module",
+        "function",
+        "key",
+        "shape",
+        "shapes",
+    ]
+)
+"""Under which stands what somebody else has named: no language has other words for it."""
 _LONGEST_FIRST = sorted(_BY_UNIT, key=len, reverse=True)
 _OF_WHAT = re.compile(r"(?:^|_)(share|bytes)_(?:of|in|a)_[a-z_]+$")
 """What a share is of or lies in, or for each of what so many bytes are, may follow the unit: `share_of_step`, `bytes_a_step`."""

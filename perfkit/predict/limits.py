@@ -19,6 +19,7 @@ from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.software import OVERLAPS
 from perfkit.core.spec.workload import FEW_BITS
+from perfkit.core.texts import say
 from perfkit.core.units import GIB
 from perfkit.predict.cost.labels import Label, labels_of
 from perfkit.predict.cost.releases import is_priced_as_stated, priced_release
@@ -139,7 +140,7 @@ def _not_counted(plan: Plan) -> Iterator[Assumed]:
 def _unstated(plan: Plan) -> Iterator[Assumed]:
     software, limit = plan.software, plan.usable_memory
     if plan.memory_limit is None and limit is not None:
-        yield Assumed("memory_limit_bytes", limit.limit_bytes, "no limit is stated; the device has as much")
+        yield Assumed("memory_limit_bytes", limit.limit_bytes, say("no limit is stated; the device has as much"))
     overlaps = (getattr(software, name) for name in OVERLAPS)
     label = Label("", settings_for(plan).framework, plan.workload.dtype, "", *overlaps)
     experts = float(plan.model.num_experts)
@@ -149,15 +150,19 @@ def _unstated(plan: Plan) -> Iterator[Assumed]:
 def _of_program(label: Label, framework: str, release: str, parameter_dtype: str, experts: float) -> Iterator[Assumed]:
     """What a plan with this label does not state of its program and its weights."""
     if not framework:
-        yield Assumed("framework", label.stack, "the program that is usual on the device")
+        yield Assumed("framework", label.stack, say("the program that is usual on the device"))
     if label.stack == "mindspore" and not is_priced_as_stated(release):
         yield Assumed("release", priced_release(release), _why_release(release))
     for name in OVERLAPS:
         if getattr(label, name) is None and (experts or name != "overlap_ep"):
-            yield Assumed(name, None, "not stated; what is usual for this program is hidden")
+            yield Assumed(name, None, say("not stated; what is usual for this program is hidden"))
     if not parameter_dtype:
         few = label.precision in FEW_BITS
-        why = "weights are held in 16 bits beside products of fewer" if few else "weights are held as layers compute with them"
+        in_16_bits, as_computed = (
+            "weights are held in 16 bits beside products of fewer",
+            "weights are held as layers compute with them",
+        )
+        why = say(in_16_bits if few else as_computed)
         yield Assumed("parameter_dtype", "bfloat16" if few else label.precision, why)
 
 
@@ -173,8 +178,9 @@ def _short(one: Assumed) -> str:
 
 
 def _why_release(release: str) -> str:
-    found = f"nothing was measured under release {release!r} of MindFormers" if release else "no release is stated"
-    return f"{found}; time is that of this one"
+    if not release:
+        return say("no release is stated; time is that of this one")
+    return say("nothing was measured under release {release} of MindFormers; time is that of this one", release=repr(release))
 
 
 def _of_device(plan: Plan) -> Iterator[Assumed]:

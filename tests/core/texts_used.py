@@ -345,7 +345,7 @@ def _code_of(path: Path) -> list[str]:
 
 def _columns() -> Iterator[tuple[str, str, str]]:
     """Heads of columns: those of the catalogue that the code of a page still has, as a key with its unit or in words."""
-    rooms = (FACE / "widgets", *(ROOT / "perfkit" / room for room in ("explain", "predict", "project", "teach")))
+    rooms = (FACE / "cli", FACE / "widgets", *(ROOT / "perfkit" / room for room in ("explain", "predict", "project", "teach")))
     code = "\n".join(path.read_text() for room in rooms for path in room.rglob("*.py"))
     keys = set(re.findall(r"[\"']([A-Za-z][\w ]*)[\"']|\b([a-z_]+)=", code))
     labels = {column_label(key) for pair in keys for key in pair if key}

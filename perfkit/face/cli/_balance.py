@@ -9,8 +9,10 @@ from typing import Any, TextIO
 
 from perfkit.config.dialects import write_config
 from perfkit.config.export_text import as_stated
+from perfkit.core import texts
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
+from perfkit.core.texts import told
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.summary import summarize
 from perfkit.face.cli._asked import asked_plan
@@ -84,10 +86,11 @@ def balance_input(
     say(out, table.title)
     if table.rows:
         print_table(table.header, table.rows, out)
-    for note in (*(f"assumed: {text}" for text in result.problem.assumptions), *written.get("lost", ())):
-        say(out, f"  - {note}")
+    assumed = [texts.say("assumed: {what}", what=what) for what in result.problem.assumptions]
+    for note in (*assumed, *written.get("lost", ())):
+        say(out, "  - ", told(note))
     if target:
-        say(out, f"written to {target}")
+        say(out, texts.say("written to {target}", target=target))
 
 
 def _given(path: str) -> tuple[str, str | None]:

@@ -11,11 +11,12 @@ import pandas as pd
 
 from perfkit.config.dialects.table import with_options
 from perfkit.config.dialects.table_file import read_frame
-from perfkit.core import quantity
+from perfkit.core import quantity, texts
 from perfkit.core.errors import InputError, Problems
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spreadsheet import safe_frame
+from perfkit.core.texts import told
 from perfkit.core.units import format_bytes
 from perfkit.face.cli._devices import OPTION, Devices, read_devices
 from perfkit.face.cli._document import print_document
@@ -24,7 +25,7 @@ from perfkit.face.cli._screen import say, write_text
 from perfkit.face.cli._tables import print_rows, print_table
 from perfkit.predict.calibration.file import Calibration
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
-from perfkit.predict.limits import option_limit
+from perfkit.predict.limits import Assumed, option_limit
 
 FIGURES = ("tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes")
 
@@ -78,7 +79,8 @@ def estimate_file(path: str, arguments: argparse.Namespace, out: TextIO) -> None
     except OSError as error:
         raise InputError(target, [f"the file cannot be written: {error.strerror}"]) from error
     empty = int(predicted["step_time_s"].isna().sum())
-    say(out, f"{len(predicted)} rows predicted to {target}" + (f", {empty} of them impossible (see note)" if empty else ""))
+    lead = texts.say("{num} rows predicted to {target}", num=str(len(predicted)), target=target)
+    say(out, texts.say("{lead}, {empty} of them impossible (see note)", lead=lead, empty=str(empty)) if empty else lead)
 
 
 def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
@@ -94,31 +96,35 @@ def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
 def print_estimate(path: str, predicted: Estimate, out: TextIO) -> None:
     """One estimate with its figures, its limit and its parts."""
     document = predicted.to_dict()
-    step, low, high = (quantity.text(name, document[name]) for name in ("step_time_s", "step_time_low_s", "step_time_high_s"))
-    say(out, f"{path}: {step} a step (80 % between {low} and {high})")
+    steps = {name: document[name] for name in ("step_time_s", "step_time_low_s", "step_time_high_s")}
+    say(out, texts.say("{path}: {step_time_s} a step (80 % between {step_time_low_s} and {step_time_high_s})", path=path, **steps))
     say(out)
     known = [name for name in FIGURES if document[name] is not None]
-    print_table(["figure", "value"], [[quantity.label(name), quantity.text(name, document[name])] for name in known], out)
+    print_table(["figure", "value"], [[told(quantity.label(name)), quantity.text(name, document[name])] for name in known], out)
     if predicted.memory_limit is not None:
-        say(out, f"\n{_limit_text(predicted, predicted.memory_limit)}")
+        say(out, "\n", _limit_text(predicted, predicted.memory_limit))
     for name, breakdown in (("duration_s", predicted.breakdown), ("peak_bytes", predicted.memory)):
         if breakdown is not None:
             say(out)
             parts = breakdown.parts.items()
             print_rows([{"part": part, name: amount, "share": amount / breakdown.total} for part, amount in parts], out)
     assumed = [one for one in predicted.assumed if one.value is not None]
-    for title, lines in (
-        ("warning", predicted.warnings),
-        ("assumed", [f"{one.field} = {quantity.text(one.field, one.value)}: {one.why}" for one in assumed]),
-        ("not counted", [f"{key}: {decides}" for key, decides in predicted.not_counted]),
+    for lines in (
+        [texts.say("warning: {warning}", warning=warning) for warning in predicted.warnings],
+        [texts.say("assumed: {what}: {why}", what=_stated(one), why=told(one.why)) for one in assumed],
+        [texts.say("not counted: {key}: {decides}", key=key, decides=decides) for key, decides in predicted.not_counted],
     ):
         for number, line in enumerate(lines):
-            say(out, f"{'' if number else chr(10)}{title}: {line}")
+            say(out, "" if number else "\n", line)
 
 
-def _limit_text(predicted: Estimate, limit: MemoryLimit) -> str:
+def _stated(one: Assumed) -> str:
+    return f"{one.field} = {quantity.text(one.field, one.value)}"
+
+
+def _limit_text(predicted: Estimate, limit: MemoryLimit) -> texts.Said:
     """The limit that counts, who states it, and what lies outside of it."""
-    outside = predicted.outside_pool_bytes
-    rest = f"; {format_bytes(outside)} more lie outside of the pool" if outside else ""
-    verdict = "fits" if predicted.fits else "does not fit"
-    return f"memory: {verdict} into {format_bytes(limit.limit_bytes)} ({limit.source}){rest}"
+    form = "memory: fits into {size} ({source})" if predicted.fits else "memory: does not fit into {size} ({source})"
+    verdict, outside = texts.say(form, size=format_bytes(limit.limit_bytes), source=limit.source), predicted.outside_pool_bytes
+    rest = "{verdict}; {outside_bytes} more lie outside of the pool"
+    return texts.say(rest, verdict=verdict, outside_bytes=outside) if outside else verdict

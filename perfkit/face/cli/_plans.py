@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from perfkit.core import texts
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import told
 from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
@@ -43,28 +45,28 @@ def plan_config(
         print_document(result.to_dict(), out)
     else:
         print_plans(path, result, out)
-    for line in written:
-        say(errors if as_json else out, line)
+    for number, line in enumerate(written):
+        say(errors if as_json else out, "  " if number else "\n", line)
 
 
 def print_plans(name: str, result: SearchResult, out: TextIO) -> None:
     """Print how much was searched, the best plans with their reasons, the front, the rule of thumb, and why the others lost."""
-    limit = format_bytes(result.memory_limit_bytes)
-    say(
-        out,
-        f"{name}: {result.searched} combinations on {result.devices} devices in {significant(result.seconds, 2)} s; "
-        f"{result.evaluated} keep the rules, {result.feasible} of them fit {limit} ({result.memory_limit.source})",
-    )
+    searched = "{name}: {num} combinations on {devices} devices in {seconds} s; {evaluated} keep the rules"
+    fitting = "{searched}, {feasible} of them fit {limit_bytes} ({source})"
+    counts = {"num": str(result.searched), "devices": str(result.devices), "seconds": significant(result.seconds, 2)}
+    lead = texts.say(searched, name=name, evaluated=str(result.evaluated), **counts)
+    limit_bytes, source = result.memory_limit_bytes, result.memory_limit.source
+    say(out, texts.say(fitting, searched=lead, feasible=str(result.feasible), limit_bytes=limit_bytes, source=source))
     say(out)
     if result.plans:
         _print_ranked(result, out)
     elif result.nearest is not None:
-        say(out, result.missing_text())
+        say(out, told(result.missing_text()))
         say(out)
         rows = [[part, format_bytes(amount)] for part, amount in result.nearest.parts.parts.items()]
-        print_table(["part of its fullest stage", "size"], rows, out)
+        print_table(["part of its fullest stage", "size"], rows, out, told=["part of its fullest stage"])
     if result.pareto:
-        say(out, "\ntime against memory: plans that no other one beats in both")
+        say(out, "\n", texts.say("time against memory: plans that no other one beats in both"))
         rows = [
             [plan_text(point.plan), format_ns(point.step_time_s * NS_PER_S), format_bytes(point.peak_memory_bytes)]
             for point in result.pareto[: max(10, len(result.plans))]
@@ -72,9 +74,9 @@ def print_plans(name: str, result: SearchResult, out: TextIO) -> None:
         print_table(["plan", "step", "peak"], rows, out, told=["plan"])
     if result.suggestion is not None:
         rule, suggested = result.suggestion
-        say(out, f"\nrule of thumb of the guides ({rule}):")
-        say(out, f"  {plan_text(suggested.plan)}: {suggested.why}")
-    say(out, "\nwhy the others lost")
+        say(out, "\n", texts.say("rule of thumb of the guides ({rule}):", rule=rule))
+        say(out, "  ", plan_text(suggested.plan), ": ", told(suggested.why))
+    say(out, "\n", texts.say("why the others lost"))
     print_table(["reason", "combinations"], [[reason, str(count)] for reason, count in _by_count(result)], out, told=["reason"])
 
 
@@ -92,18 +94,18 @@ def _print_ranked(result: SearchResult, out: TextIO) -> None:
     ]
     print_table(["plan", "step", "tokens/s/device", "MFU", "peak", "wins"], rows, out, told=["plan"])
     best = result.plans[0]
-    say(out, f"\nbest: {best.why}")
-    say(out, result.certainty_text())
+    say(out, "\n", texts.say("best: {why}", why=best.why))
+    say(out, told(result.certainty_text()))
 
 
 def _by_count(result: SearchResult) -> list[tuple[str, int]]:
     return sorted(result.rejected.items(), key=lambda item: -item[1])
 
 
-def _write(plan: Plan, target: str, path: str) -> list[str]:
+def _write(plan: Plan, target: str, path: str) -> list[texts.Said]:
     """Write the plan in the dialect of the configuration that it was read from; what could not be said is told."""
     written = plan.write(target)
-    lines = [f"\nwritten to {target} in the dialect of {path}"]
+    lines = [texts.say("written to {target} in the dialect of {path}", target=target, path=path)]
     # The device was named beside a configuration that has no place for it.
-    lines += [f"  not said there: {lost}" for lost in written.lost if not lost.startswith("hardware:")]
-    return lines + [f"  note: {note}" for note in written.notes]
+    lines += [texts.say("not said there: {lost}", lost=lost) for lost in written.lost if not lost.startswith("hardware:")]
+    return lines + [texts.say("note: {note}", note=note) for note in written.notes]

@@ -8,6 +8,7 @@ from typing import TextIO
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import told
 from perfkit.explain.compare.extrapolate import extrapolate
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._estimates import print_estimate
@@ -35,11 +36,11 @@ def estimate_profiled(
     for path, plan in zip(paths, plans[:-1], strict=True):
         found = extrapolate(run, profiled, plan, calibration=calibration)
         if as_json:
-            told = {"step_time_s": found.measured_s, "predicted_s": found.predicted_s, "without_it_s": found.plain.step_time_s}
+            times = {"step_time_s": found.measured_s, "predicted_s": found.predicted_s, "without_it_s": found.plain.step_time_s}
             parts = {"factors": [asdict(one) for one in found.factors], "not_recorded": list(found.not_recorded)}
-            print_document(found.estimate.to_dict() | {"profile": told | parts}, out)
+            print_document(found.estimate.to_dict() | {"profile": times | parts}, out)
             continue
         print_estimate(path, found.estimate, out)
         say(out)
         for sentence in found.told():
-            say(out, sentence)
+            say(out, told(sentence))

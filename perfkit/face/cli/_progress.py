@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from perfkit.core.shortening import shortened
+from perfkit.core.texts import Said, say, told
 from perfkit.core.units import format_ratio
 from perfkit.face.cli._screen import screen_width, visible
 
@@ -30,8 +31,9 @@ class Progress:
     def _show(self, what: str, done_bytes: int, total_bytes: int) -> None:
         if self._shown:
             room = min(NAME_WIDTH, (screen_width(self._stream) or NAME_WIDTH) - 8)
+            shown = told(what) if isinstance(what, Said) else what
             share = done_bytes / total_bytes if total_bytes else 1.0
-            self._stream.write(f"\r\x1b[K{format_ratio(share):>6} {shortened(visible(what), room)}")
+            self._stream.write(f"\r\x1b[K{format_ratio(share):>6} {shortened(visible(shown), room)}")
             self._stream.flush()
 
 
@@ -62,6 +64,8 @@ class SolveProgress:
     def _show(self, now: Any) -> bool:
         if self._shown:
             best = "none yet" if now.best_ns is None else f"{now.best_ns} ns"
-            self._stream.write(f"\r\x1b[K{round(now.seconds)} s, {now.what}: best {best}, bound {now.bound_ns} ns")
+            form = "{seconds} s, {what}: best {best}, bound {bound} ns"
+            line = say(form, seconds=str(round(now.seconds)), what=now.what, best=best, bound=str(now.bound_ns))
+            self._stream.write(f"\r\x1b[K{told(line)}")
             self._stream.flush()
         return not self._asked_to_stop

@@ -3,6 +3,7 @@
 What recordings, configurations and paths hold is data: control characters in it are shown as escapes and never reach a terminal,
 where they would move its cursor or set its title. Bold and colour are added here and nowhere else, on a terminal only; NO_COLOR
 (no-color.org) and TERM=dumb switch them off. Lines are broken between words at the width of a terminal, and left whole elsewhere.
+What is `Said` is told in the language of the process; any other text is data, or was told before.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ from typing import Literal, TextIO
 from unicodedata import category
 
 from perfkit.core.shortening import width_of
+from perfkit.core.texts import Said, told
 from perfkit.record.listing import printable
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 _CODES: dict[Style, int] = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _HANGING = 2
+_OPEN, _CLOSE, _WIDE = "（《「“", "，。；：、！？）》」”", "\u2e80-\uffef"
+_PIECE = re.compile(
+    rf" +|[^ {_OPEN}{_CLOSE}]*/[^ {_OPEN}{_CLOSE}]*[{_CLOSE}]*"
+    rf"|[{_OPEN}]*(?:[\u2e80-\u9fff]|[^ {_OPEN}{_CLOSE}{_WIDE}]+)[{_CLOSE}]*|."
+)
+"""A word, a path, a character of Chinese with the marks beside it, or spaces."""
 _LEAST, _USUAL = 26, 80
 
 
@@ -54,13 +62,14 @@ def say(out: TextIO, *parts: str | Styled, wrapped: bool = True) -> None:
 
     `wrapped` breaks it between words at the width of a terminal.
     """
-    pieces = [part if isinstance(part, Styled) else Styled(part, None) for part in parts]
+    given = [part if isinstance(part, Styled) else Styled(part, None) for part in parts]
+    pieces = [Styled(told(piece.text), piece.style) if isinstance(piece.text, Said) else piece for piece in given]
     if pieces and pieces[0].text.startswith("\n"):
         out.write("\n")
         pieces[0] = Styled(pieces[0].text[1:], pieces[0].style)
     line = [Styled(visible(piece.text), piece.style if has_colour(out) else None) for piece in pieces]
     width = screen_width(out) if wrapped else None
-    for row in [line] if width is None else _broken(line, width):
+    for row in [line] if width is None else broken(line, width, _HANGING):
         for style, group in groupby(row, key=lambda piece: piece.style):
             text = "".join(piece.text for piece in group)
             out.write(text if style is None else f"\x1b[{_CODES[style]}m{text}\x1b[0m")
@@ -72,10 +81,13 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join(char if category(char) == "Zs" else printable(char) for char in text)
 
 
-def _broken(line: Sequence[Styled], width: int) -> Iterator[Sequence[Styled]]:
-    """The line in rows of at most `width` cells, broken at spaces; a word that is longer stands alone, to be copied whole."""
-    words = [Styled(word, piece.style) for piece in line for word in re.findall(r" +|[^ ]+", piece.text)]
-    indent = " " * min(_HANGING + (len(words[0].text) if words and words[0].text.isspace() else 0), width // 2)
+def broken(line: Sequence[Styled], width: int, hanging: int = 0) -> Iterator[Sequence[Styled]]:
+    """The line in rows of at most `width` cells, broken at spaces and in Chinese between characters, all but the first `hanging`.
+
+    A word that is longer, or a path, stands alone, to be copied whole.
+    """
+    words = [Styled(word, piece.style) for piece in line for word in _PIECE.findall(piece.text)]
+    indent = " " * min(hanging + (len(words[0].text) if words and words[0].text.isspace() else 0), width // 2)
     row: list[Styled] = []
     used = 0
     for word in words:

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Any, TextIO
 
 from perfkit.core import quantity
 from perfkit.core.shortening import shortened, width_of
-from perfkit.face.cli._screen import Styled, say, screen_width, visible
+from perfkit.core.texts import Said
+from perfkit.core.texts import told as in_language
+from perfkit.face.cli._screen import Styled, broken, say, screen_width, visible
 
 GAP = "  "
 LEAST = 12
-_FIGURE = re.compile(r"[+\-–]?\d|[-–]?$|not (measured|stated|recorded)$|nan$|-?inf$")
+_FIGURE = re.compile(r"[+\-–]?\d|[-–]?$|nan$|-?inf$")
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], out: TextIO, *, told: Collection[str] = (), keys: int = 1
 ) -> None:
-    """Print aligned columns: the first to the left, the others to the right.
+    """Print aligned columns under their heads in the language of the process: the first to the left, the others to the right.
 
     `told` are the headers of columns of sentences; the first `keys` columns tell rows apart.
     """
-    columns = list(zip(*([visible(cell) for cell in row] for row in (header, *rows)), strict=True))
+    heads = [in_language(head) for head in header]
+    said = [head in told for head in header]
+    cells = [
+        [in_language(cell) if sentence or isinstance(cell, Said) else cell for sentence, cell in zip(said, row, strict=True)]
+        for row in rows
+    ]
+    columns = list(zip(*([visible(cell) for cell in row] for row in (heads, *cells)), strict=True))
     widths = [max(map(width_of, column)) for column in columns]
     limit = screen_width(out)
     if limit is None:
@@ -38,7 +45,7 @@ def print_table(
         if number:
             say(out)
         fitted = _fitted([widths[index] for index in part], [least[index] for index in part], limit)
-        _print_columns([columns[index] for index in part], fitted, out, [header[index] in told for index in part])
+        _print_columns([columns[index] for index in part], fitted, out, [said[index] for index in part])
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO, *, names: Sequence[str] | None = None, keys: int = 1) -> None:
@@ -47,8 +54,13 @@ def print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO, *, names: Sequenc
     `names` are the columns, in their order; by default those of the first row.
     """
     shown = list(rows[0]) if names is None else names
-    cells = [[quantity.text(name, row[name], absent="-") for name in shown] for row in rows]
+    cells = [[_cell(name, row[name]) for name in shown] for row in rows]
     print_table([quantity.label(name) for name in shown], cells, out, keys=keys)
+
+
+def _cell(name: str, value: Any) -> str:
+    text = quantity.text(name, value, absent="-")
+    return in_language(text) if isinstance(value, str | bool) and name not in quantity.NAMES else text
 
 
 def _least(column: Sequence[str], width: int) -> int:
@@ -82,7 +94,7 @@ def _fitted(widths: Sequence[int], least: Sequence[int], limit: int) -> list[int
 def _print_columns(columns: Sequence[Sequence[str]], widths: Sequence[int], out: TextIO, told: Sequence[bool] = ()) -> None:
     for number, row in enumerate(zip(*columns, strict=True)):
         cells = [
-            wrap(cell, width, break_long_words=False, break_on_hyphens=False) if width_of(cell) > width and breaks else [cell]
+            _lines(cell, width) if width_of(cell) > width and breaks else [cell]
             for cell, width, breaks in zip(row, widths, told if told and number else [True] * len(row), strict=True)
         ]
         for line in range(max(map(len, cells))):
@@ -92,6 +104,10 @@ def _print_columns(columns: Sequence[Sequence[str]], widths: Sequence[int], out:
             ]
             text = GAP.join(texts).rstrip()
             say(out, text if number else Styled(text, "bold"), wrapped=False)
+
+
+def _lines(cell: str, width: int) -> list[str]:
+    return ["".join(piece.text for piece in row) for row in broken([Styled(cell, None)], width)]
 
 
 def _aligned(text: str, width: int, *, left: bool) -> str:

@@ -10,9 +10,8 @@ import argparse
 import sys
 from typing import Any
 
-from perfkit.core import settings
 from perfkit.face.cli._command import Command
-from perfkit.face.cli._document import print_document
+from perfkit.face.cli._document import kept_document, print_document
 from perfkit.face.cli._progress import Progress
 
 
@@ -23,14 +22,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from perfkit.record.documents import document_of
-
     def make() -> dict[str, Any]:
         return _document(arguments)
 
-    # A kept document has sentences in English alone, without the form by which they have another language.
-    is_kept = not arguments.baseline and (arguments.json or settings.language() == "en")
-    document = document_of(arguments.run, "diagnose", make) if is_kept else make()
+    document = make() if arguments.baseline else kept_document(arguments.run, "diagnose", make, as_json=arguments.json)
     if arguments.json:
         print_document(document)
     else:

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from perfkit.face.cli._command import Command
-from perfkit.face.cli._document import print_document
+from perfkit.face.cli._document import kept_document, print_document
 from perfkit.face.cli._progress import Progress
 
 
@@ -23,10 +23,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from perfkit.record.documents import document_of
-
     question = f"summary, step {arguments.step}, group {arguments.group}"
-    summary = document_of(arguments.run, question, lambda: _summary(arguments))
+    summary = kept_document(arguments.run, question, lambda: _summary(arguments), as_json=arguments.json)
     if arguments.json:
         print_document(summary)
     else:

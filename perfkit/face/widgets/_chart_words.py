@@ -16,7 +16,6 @@ from typing import Any
 from perfkit.core import quantity, settings
 from perfkit.core.texts import catalogue, told
 from perfkit.face.charts.spec import UNITS, ChartSpec
-from perfkit.face.widgets.table import NAMES
 
 MAX_WORDS = 500
 """Different words of a column; one with more holds names."""
@@ -58,7 +57,7 @@ def _drawn(spec: ChartSpec) -> Iterator[tuple[str, str]]:
     """
     own = catalogue(settings.language()).get("said", {})
     for columns in spec.datasets.values():
-        names = {*NAMES, "label"} if NAMED & set(columns) else NAMES
+        names = {*quantity.NAMES, "label"} if NAMED & set(columns) else quantity.NAMES
         for name, values in columns.items():
             words = {value for value in values if isinstance(value, str)}
             if len(words) <= MAX_WORDS:

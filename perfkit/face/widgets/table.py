@@ -16,27 +16,6 @@ from perfkit.face.charts.spec import plain
 
 MAX_ROWS = 500
 """Rows sent to the page; how many more there are is said below the table."""
-NAMES = frozenset(
-    [
-        "name",
-        "names",
-        "operator",
-        "operators",
-        "op",
-        "kernel",
-        "kernels",
-        "path",
-        "file",
-        "place",
-        "scope",
-        "module",
-        "function",
-        "key",
-        "shape",
-        "shapes",
-    ]
-)
-"""Columns of what somebody else has named: their cells are not translated, and long ones are told by both their ends."""
 LONGEST_NAME = 72
 """Characters of a name that a cell shows; a kernel of C++ has hundreds."""
 SIGNS = {
@@ -112,7 +91,7 @@ def _told(cell: Any, given: Any) -> Any:
 
 def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     """One column: its cells are written from the very values that its CSV holds, both in the unit of its head."""
-    told_too = name not in NAMES  # a name is not, unless perfkit says it
+    told_too = name not in quantity.NAMES  # a name is not, unless perfkit says it
     pairs = zip(quantity.cells(series), series.tolist(), strict=True)
     own = [_told(cell, given) if told_too or isinstance(given, Said) else cell for cell, given in pairs]
     unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
@@ -123,7 +102,7 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     return {
         "label": told(table.labels.get(name, quantity.label(name))),
         "unit": unit,
-        "text": [shortened(demangled(cell), LONGEST_NAME) for cell in text] if name in NAMES else text,
+        "text": [shortened(demangled(cell), LONGEST_NAME) for cell in text] if name in quantity.NAMES else text,
         "values": [quantity.word(value) for value in values],
         "links": list(table.links.get(name, ()))[: len(own)],
         "signs": [_sign(name, given) for given in series.tolist()] if name in SIGNS else [],

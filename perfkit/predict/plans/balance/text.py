@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfkit.core.units import format_bytes, format_ns, format_ratio
+from perfkit.core.texts import Said, joined, say
+from perfkit.core.units import format_bytes, format_ns
 from perfkit.predict.plans.balance.balance import PlanResult, layout_peaks_bytes
-from perfkit.predict.plans.balance.problem import KINDS, layers_of
+from perfkit.predict.plans.balance.problem import layers_of
 from perfkit.predict.plans.schedule.schedule import ScheduleResult
+
+_AGAIN = {"select": "{num} select", "comm": "{num} comm", "both": "{num} both", "full": "{num} full"}
+"""How many layers are recomputed in each kind that recomputes something."""
 
 
 class TextTable(NamedTuple):
     """A table with the sentence above it."""
 
-    title: str
+    title: Said
     header: list[str]
     rows: list[list[str]]
 
@@ -21,10 +25,19 @@ class TextTable(NamedTuple):
 def schedule_table(result: ScheduleResult) -> TextTable:
     """Per stage: busy and idle time, first backward, end, activations in flight, operations on the critical path."""
     case, counts = result.case, result.critical_counts()
-    title = (
-        f"{case.schedule}, {case.num_stages} stages x {case.num_chunks} chunks, {case.num_microbatches} micro batches, "
-        f"p2p {case.p2p_mode}: makespan {format_ns(result.makespan_ns)} ({result.makespan_ns} ns), "
-        f"bubble {format_ratio(result.bubble_over_work)} of the work, idle {format_ratio(result.idle_share)} of the stages' time"
+    sizes = {"stages": str(case.num_stages), "chunks": str(case.num_chunks), "micro_batches": str(case.num_microbatches)}
+    title = say(
+        "{case}: makespan {makespan_ns} ({exact} ns), bubble {bubble_ratio} of the work, idle {idle_share} of the stages' time",
+        case=say(
+            "{schedule}, {stages} stages x {chunks} chunks, {micro_batches} micro batches, p2p {mode}",
+            schedule=case.schedule,
+            mode=case.p2p_mode,
+            **sizes,
+        ),
+        makespan_ns=result.makespan_ns,
+        exact=str(result.makespan_ns),
+        bubble_ratio=result.bubble_over_work,
+        idle_share=result.idle_share,
     )
     header = ["stage", "busy", "idle", "first backward", "end", "in flight", "on the critical path"]
     rows = [
@@ -45,7 +58,7 @@ def schedule_table(result: ScheduleResult) -> TextTable:
 def plan_table(result: PlanResult) -> TextTable:
     """Per stage: layers by chunk, recomputed layers by kind, busy time and memory; no rows when nothing fits."""
     problem, layout = result.problem, result.layout
-    title = f"{result.status}: {result.why()}"
+    title = say("{status}: {why}", status=say(result.status), why=result.why())
     header = ["stage", "layers", "recomputed", "busy", "memory"]
     if layout is None:
         return TextTable(title, header, [])
@@ -55,13 +68,13 @@ def plan_table(result: PlanResult) -> TextTable:
     for stage in range(problem.num_stages):
         again: dict[str, int] = {}
         for variety, counts in zip(problem.varieties, layout, strict=True):
-            if variety.kind != "none" and counts[:, stage].sum():
+            if counts[:, stage].sum():
                 again[variety.kind] = again.get(variety.kind, 0) + int(counts[:, stage].sum())
         rows.append(
             [
                 str(stage),
                 " + ".join(str(chunk[stage]) for chunk in layers),
-                ", ".join(f"{again[kind]} {kind}" for kind in KINDS if kind in again) or "-",
+                joined([say(form, num=str(again[kind])) for kind, form in _AGAIN.items() if kind in again], ", ") or "-",
                 format_ns(busy_ns[stage]),
                 format_bytes(peaks[stage]),
             ]

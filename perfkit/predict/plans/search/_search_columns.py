@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit.core.plan_columns import Flags, Floats
+from perfkit.core.texts import say
 from perfkit.predict.estimate import step_seconds
 from perfkit.predict.plans.search.search_scores import Scores
 from perfkit.predict.plans.search.strategy_space import Columns, Ints, Strategies
@@ -59,7 +60,7 @@ def evaluate(scores: Scores, *, limit_bytes: float, progress: Progress | None) -
     wanted[tight] = True
     rows, done = np.flatnonzero(wanted & np.isnan(scores.seconds)), 0
     while done < len(rows):
-        if progress is not None and progress("strategies", done, len(rows)) is False:
+        if progress is not None and progress(say("searched strategies"), done, len(rows)) is False:
             break
         part = rows[done : done + CHUNK]
         some: Columns = {name: values[part] for name, values in columns.items()}

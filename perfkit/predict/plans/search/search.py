@@ -18,6 +18,7 @@ import numpy as np
 
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import joined, say
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.limits import limit_of
 from perfkit.predict.memory.memory import peak_memory
@@ -194,7 +195,7 @@ def _suggestion(scores: Scores, found: Evaluated, listed: tuple[RankedPlan, ...]
     suggested = RankedPlan(
         plan=variant.plan,
         estimate=predicted,
-        why=why(predicted, best, 2 if listed else 1, found.limit_bytes) + (" It does not fit." if over else ""),
+        why=joined([why(predicted, best, 2 if listed else 1, found.limit_bytes), say("It does not fit.") if over else ""]),
         within_interval=predicted.step_time_s <= best.interval_s[1],
     )
     return rule[0], suggested

@@ -260,7 +260,8 @@ class SearchResult:
                 f"What fills its fullest stage: {filled}. More devices, or sharing more of the optimizer's state, would help."
             )
         if self.suggestion is not None:
-            texts.append(f"Rule of thumb for this size ({self.suggestion[0]}): {self.suggestion[1].why}")
+            rule, suggested = self.suggestion
+            texts.append(say("Rule of thumb for this size ({rule}): {why}", rule=rule, why=suggested.why))
         return tuple(texts)
 
     def rejected_text(self) -> str:
@@ -337,9 +338,12 @@ class SearchResult:
         """Where nothing fits: the plan that comes nearest and what it lacks; empty otherwise."""
         if self.nearest is None:
             return ""
-        return (
-            f"No plan fits {format_bytes(self.memory_limit_bytes)}. The nearest is {plan_text(self.nearest.plan)}: it needs "
-            f"{format_bytes(self.nearest.estimate.peak_memory_bytes)}, {format_bytes(self.nearest.missing_bytes)} more."
+        return say(
+            "No plan fits {limit_bytes}. The nearest is {plan}: it needs {peak_bytes}, {missing_bytes} more.",
+            limit_bytes=self.memory_limit_bytes,
+            plan=plan_text(self.nearest.plan),
+            peak_bytes=format_bytes(self.nearest.estimate.peak_memory_bytes),
+            missing_bytes=self.nearest.missing_bytes,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""What commands print for people is in Chinese where that is asked for; documents for programs are in English always."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perfkit.core.texts import told
+from perfkit.face import cli
+from perfkit.predict.plans.search._search_columns import MEMORY, STATIC
+from perfkit.predict.plans.search.strategy_space import RULES
+from tests.english import is_english, is_english_head
+
+ROOT = Path(__file__).resolve().parents[3]
+ON = ("--device", "Ascend-910B2")
+ROUND, LARGE = "data/case13b/round0.yaml", "data/configs/pretrain_llama2_7b.yaml"
+SHELL = "data/configs/pretrain_llama2_13b_megatron.sh"
+RECORDED, CLUSTER, RESNET = "data/traces/torch_npu_2rank", "data/traces/cluster_16card", "data/traces/kineto_resnet"
+TRACES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/data/traces").iterdir() if path.is_dir())
+CONFIGS = sorted(path for folder in ("data", "tests/data") for path in (ROOT / folder / "configs").rglob("*.*") if path.is_file())
+COMMANDS: list[tuple[str, ...]] = [
+    ("plan", ROUND, *ON, "--top", "3"),
+    ("plan", ROUND, *ON, "--memory-limit-gib", "4"),
+    ("plan", LARGE, *ON, "--devices", "16", "--out", "{new}/best.yaml"),
+    *(("summary", path) for path in (RECORDED, CLUSTER, RESNET, "data/traces/logs", "data/traces/mindinsight_feed", *TRACES)),
+    ("summary", RECORDED, "--group", "guide"),
+    ("summary", RECORDED, "--group", "pynative"),
+    *(("estimate", path, *ON) for path in (ROUND, LARGE, SHELL, "data/configs/pretrain_mixtral-8x7b.yaml")),
+    ("estimate", "data/reference/step_time.csv", "--out", "{new}/predicted.csv"),
+    ("balance", "data/case13b/round5.yaml", *ON, "--out", "{new}/balanced.yaml", "--time-limit-s", "5"),
+    ("balance", "data/plans/dense_moe_4_stages.json"),
+    ("balance", "tests/data/plans/d11_plan_infeasible.json"),
+    ("compare", RECORDED, "tests/data/traces/torch_npu_level0", "--operators"),
+    ("compare", ROUND, "data/case13b/round5.yaml", *ON),
+    ("compare", "data/ir/silu_mul_in_effect.ir", "data/ir/silu_mul_without.ir"),
+    ("compare", "data/losses/reference.csv", "data/losses/diverged.csv"),
+    ("compare", "data/losses/reference.csv", "data/losses/drift.csv"),
+    ("lint", "data/configs", "data/code"),
+    ("explain", SHELL),
+]
+OURS = re.compile(r"\x1b\[\d+m")
+BOLD = re.compile(r"\x1b\[1m(.*?)\x1b\[0m")
+
+
+class Terminal(io.StringIO):
+    """A terminal, on which heads are bold."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A wide terminal of somebody who reads Chinese, in the repository."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    monkeypatch.setenv("COLUMNS", "900")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    return out
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_prints_chinese(words: tuple[str, ...], terminal: Terminal, tmp_path: Path):
+    assert cli.main([word.format(new=tmp_path) for word in words]) in (0, 1)
+    assert list(_english(terminal.getvalue())) == []
+
+
+def test_what_is_assumed_of_any_configuration_is_told_in_chinese(terminal: Terminal):
+    """Each dialect takes something else for what a file leaves out; files that are no whole configuration are refused."""
+    done = [cli.main(["estimate", str(path), *ON]) for path in CONFIGS]
+    assert done.count(0) > 60
+    assert list(_english(terminal.getvalue())) == []
+
+
+def test_why_a_strategy_lost_is_told_in_chinese():
+    for reason in (*(rule.reason for rule in RULES), STATIC, MEMORY):
+        said = told(reason, "zh")
+        assert re.search(r"[\u4e00-\u9fff]", said), reason
+        assert not re.search(r"\b(divide|the|need|and)\b", said), said
+
+
+@pytest.mark.parametrize("words", [("summary", RECORDED), ("plan", ROUND, *ON), ("estimate", LARGE, *ON)], ids=" ".join)
+def test_a_document_is_the_same_in_every_language(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.chdir(ROOT)
+    documents = []
+    for language in ("en", "zh"):
+        monkeypatch.setenv("PERFKIT_LANGUAGE", language)
+        assert cli.main([*words, "--json"]) == 0
+        documents.append(json.loads(capsys.readouterr().out) | {"seconds": 0})
+    assert documents[0] == documents[1]
+
+
+def _english(printed: str) -> Iterator[str]:
+    """Heads in English, and cells of rows and whole lines that are sentences."""
+    for line in printed.splitlines():
+        yield from (cell for head in BOLD.findall(line) for cell in _cells(head) if is_english_head(cell))
+        yield from (cell for cell in _cells(OURS.sub("", line)) if is_english(cell))
+
+
+def _cells(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line.strip())
