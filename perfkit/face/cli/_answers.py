@@ -7,7 +7,7 @@ from typing import Any, Literal, TextIO
 
 import pandas as pd
 
-from perfkit.core import quantity
+from perfkit.core import quantity, texts
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say, write_text
@@ -25,7 +25,7 @@ def print_answer(
         write_text(out, safe_frame(shown).to_csv(index=False, lineterminator="\n"))
     else:
         print_rows(list(_rows(shown)), out, names=list(map(str, answer.columns)))
-        say(out, f"\n{len(shown)} of {len(answer)} rows")
+        say(out, "\n", texts.say("{shown} of {found} rows", shown=str(len(shown)), found=str(len(answer))))
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -9,10 +9,12 @@ from typing import Any, TextIO
 import yaml
 
 from perfkit.config.dialects import Written, edit_config, load_document, write_config
+from perfkit.core import texts
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_bytes, significant
+from perfkit.core.texts import told
+from perfkit.core.units import significant
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say, write_text
 from perfkit.predict.estimate import estimate
@@ -64,7 +66,8 @@ def _repaired(config: str) -> tuple[Plan, tuple[str, ...], str]:
     document = load_document(config)
     found = repair_text(document.text, document.name)
     plan = read_text(found.text, document.name)
-    notes = tuple(f"line {one.line}: {one.before} becomes {one.after}: {one.why}" for one in found.proposals)
+    form = "line {line}: {before} becomes {after}: {why}"
+    notes = tuple(texts.say(form, line=str(one.line), before=one.before, after=one.after, why=one.why) for one in found.proposals)
     return replace(plan, document=replace(plan.document, path=document.path, marked=document.marked)), notes, document.text
 
 
@@ -89,11 +92,12 @@ def _figures(plan: Plan, written: Written, device: HardwareSpec | None) -> list[
     if not written.lost or hardware is None:
         return []
     found = replace(read_text(written.text, written.name), hardware=hardware)
-    lines = []
-    for title, one in (("wanted", replace(plan, hardware=hardware)), ("written", found)):
+    lines: list[str] = []
+    for form, one in (("wanted: {seconds} s a step", replace(plan, hardware=hardware)), ("written: {seconds} s a step", found)):
         predicted = estimate(one)
-        peak = f", peak memory {format_bytes(predicted.memory.total)}" if predicted.memory else ""
-        lines.append(f"{title}: {significant(predicted.step_time_s)} s a step{peak}")
+        step = texts.say(form, seconds=significant(predicted.step_time_s))
+        peak = "{step}, peak memory {peak_bytes}"
+        lines.append(texts.say(peak, step=step, peak_bytes=predicted.memory.total) if predicted.memory else step)
     return lines
 
 
@@ -110,10 +114,11 @@ def _document(written: Written, figures: list[str]) -> dict[str, Any]:
 
 def _remark(written: Written, figures: list[str], out: TextIO, target: str | None) -> None:
     if target and written.before:
-        write_text(out, written.diff() or "nothing changes\n")
+        write_text(out, written.diff() or told("nothing changes") + "\n")
     if target:
-        say(out, f"written to {target} ({written.dialect})")
+        say(out, texts.say("written to {target} ({dialect})", target=target, dialect=written.dialect))
     if written.lost:
-        say(out, f"{written.dialect} cannot say {len(written.lost)} of the settings (wanted, and what the text says instead):")
+        form = "{dialect} cannot say {num} of the settings (wanted, and what the text says instead):"
+        say(out, texts.say(form, dialect=written.dialect, num=str(len(written.lost))))
     for line in (*written.lost, *written.notes, *figures):
-        say(out, f"  - {line}")
+        say(out, "  - ", told(line))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from perfkit.core import texts
 from perfkit.core.units import format_ratio, significant
 from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
@@ -16,4 +17,5 @@ def print_changes(changes: Sequence[Measurement], target: Path) -> None:
     """Every efficiency that measurements gave, and how the written file is used."""
     rows = [[one.name, significant(one.before), significant(one.after), format_ratio(one.error), one.file] for one in changes]
     print_table(["efficiency", "before", "now", "error left", "from"], rows, sys.stdout)
-    say(sys.stdout, f"\nwritten to {target}: perfkit estimate CONFIG --calibration {target}")
+    form = "written to {target}: perfkit estimate CONFIG --calibration {target}"
+    say(sys.stdout, "\n", texts.say(form, target=str(target)))

@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any, TextIO
 
+from perfkit.core import texts
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_bytes, format_ns, format_ratio
+from perfkit.core.units import format_ns, format_ratio
 from perfkit.explain.ranks import parse_ranks
 from perfkit.face.cli._asked import asked_plan
 from perfkit.face.cli._screen import say
@@ -43,14 +44,15 @@ def _ranks(text: str, plan: Plan) -> tuple[int, ...] | None:
 
 def print_simulation(document: dict[str, Any], folder: str, out: TextIO) -> None:
     """Print where the run is and what is wrong with it on purpose."""
-    say(out, f"{folder}: {document['steps']} steps of {document['world_size']} ranks")
+    sizes = {"steps": str(document["steps"]), "ranks": str(document["world_size"])}
+    say(out, texts.say("{folder}: {steps} steps of {ranks} ranks", folder=folder, **sizes))
     if "step_ns" in document:
-        say(out, f"step {format_ns(document['step_ns'])}, without faults {format_ns(document['healthy_step_ns'])}")
+        say(out, texts.say("step {step_ns}, without faults {healthy_step_ns}", **document))
     if document.get("fits") is False:
-        peak, limit = (format_bytes(document[name]) for name in ("peak_memory_bytes", "memory_limit_bytes"))
-        say(out, f"warning: needs {peak} of {limit} ({document['memory_limit_source']}): it would not run")
+        form = "warning: needs {peak_memory_bytes} of {memory_limit_bytes} ({memory_limit_source}): it would not run"
+        say(out, texts.say(form, **document))
     if not document["faults"]:
-        say(out, "no faults")
+        say(out, texts.say("no faults"))
         return
     rows = [
         [fault["spec"], format_ns(fault.get("cost_ns_per_step")), format_ratio(fault.get("cost_share"))]

@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from perfkit.core import texts
 from perfkit.core.errors import InputError
+from perfkit.core.shortening import width_of
+from perfkit.core.texts import told
 from perfkit.core.units import format_entry
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
@@ -64,12 +67,14 @@ def _answers(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_document({"answers": rows})
         return 0
-    width = max(len(exercise.title) for exercise in exercises().values())
+    titles = {name: told(exercise.title) for name, exercise in exercises().items()}
+    width = max(map(width_of, titles.values()))
     for row in rows:
         inputs = ", ".join(f"{name}={_short(value)}" for name, value in row["params"].items())
-        title = exercises()[row["exercise"]].title
-        unit = "" if row["unit"] == "1" else f" {row['unit']}"
-        say(sys.stdout, f"{row['exercise']}  {title:<{width}}  {format_entry(row['answer'])}{unit}   ({inputs})")
+        title = titles[row["exercise"]]
+        space = " " * (width - width_of(title))
+        unit = "" if row["unit"] == "1" else f" {told(row['unit'])}"
+        say(sys.stdout, f"{row['exercise']}  {title}{space}  {format_entry(row['answer'])}{unit}   ({inputs})")
     return 0
 
 
@@ -81,7 +86,7 @@ def _notes(arguments: argparse.Namespace) -> int:
     from perfkit.face.report import lesson_notes, save_page
 
     save_page(lesson_notes(), arguments.out)
-    say(sys.stdout, f"{arguments.out}: open it in a browser; PageDown turns to the next block")
+    say(sys.stdout, texts.say("{file}: open it in a browser; PageDown turns to the next block", file=arguments.out))
     return 0
 
 
@@ -94,7 +99,8 @@ def _paper(arguments: argparse.Namespace) -> int:
     students = [student_name(name) for name in arguments.students]
     rounds = [f"G{number:02}" for number in range(1, arguments.rounds + 1)]
     save_page(paper_game(arguments.seed, students, rounds, solutions=arguments.solutions), arguments.out)
-    say(sys.stdout, f"{arguments.out}: {len(students)} students, {arguments.rounds} rounds")
+    counts = {"students": str(len(students)), "rounds": str(arguments.rounds)}
+    say(sys.stdout, texts.say("{file}: {students} students, {rounds} rounds", file=arguments.out, **counts))
     return 0
 
 
@@ -117,7 +123,8 @@ def _results(arguments: argparse.Namespace) -> int:
         else class_results(rows, store.teams(), anonymous=arguments.anonymous)
     )
     save_page(page, arguments.out)
-    say(sys.stdout, f"{arguments.out}: {len({row['student'] for row in rows})} students, {len(rows)} rows")
+    counts = {"students": str(len({row["student"] for row in rows})), "rows": str(len(rows))}
+    say(sys.stdout, texts.say("{file}: {students} students, {rows} rows", file=arguments.out, **counts))
     return 0
 
 
@@ -149,8 +156,8 @@ def _purge(arguments: argparse.Namespace) -> int:
 
     folder = _project("class purge", arguments.folder)
     removed = purge(folder)
-    found = f"removed {', '.join(path.name for path in removed)}" if removed else "no class has left anything"
-    say(sys.stdout, f"{found} in {folder}")
+    form = "removed {files} in {folder}" if removed else "no class has left anything in {folder}"
+    say(sys.stdout, texts.say(form, files=", ".join(path.name for path in removed), folder=str(folder)))
     return 0
 
 

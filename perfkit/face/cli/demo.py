@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from perfkit.core import texts
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._screen import say
 
@@ -22,7 +23,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from perfkit.project.sample import demo
 
     project = demo(arguments.folder)
-    say(sys.stdout, f"sample project written to {project.folder}; look at it with: perfkit serve {arguments.folder}")
+    form = "sample project written to {folder}; look at it with: perfkit serve {given}"
+    say(sys.stdout, texts.say(form, folder=str(project.folder), given=arguments.folder))
     return 0
 
 

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfkit.core import texts
 from perfkit.core.errors import InputError
 from perfkit.core.quantity import listed
 from perfkit.core.settings import PROJECT_FILE, project_folder
+from perfkit.core.texts import told
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say
@@ -116,13 +118,14 @@ def _project(folder: Path) -> Path:
 
     if not (folder / PROJECT_FILE).is_file():
         create_project(folder, printable(folder.resolve().name)[:200] or "tuning")
-        say(sys.stdout, f"{folder} is a tuning project now: {PROJECT_FILE} holds its goal, `perfkit serve` opens it")
+        form = "{folder} is a tuning project now: {file} holds its goal, `perfkit serve` opens it"
+        say(sys.stdout, texts.say(form, folder=str(folder), file=PROJECT_FILE))
     return folder
 
 
 def _start(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = log.start(arguments.title, arguments.hypothesis, parent=arguments.parent, abandon=arguments.abandon)
-    say(sys.stdout, f"round {number} is open: {arguments.title}")
+    say(sys.stdout, texts.say("round {number} is open: {title}", number=str(number), title=arguments.title))
 
 
 def _attach(log: ExperimentLog, arguments: argparse.Namespace) -> None:
@@ -134,7 +137,9 @@ def _attach(log: ExperimentLog, arguments: argparse.Namespace) -> None:
         with Progress(sys.stderr) as progress:
             run = load(arguments.path, progress=progress)
     kept = log.attach(number, arguments.path, arguments.as_, run=run, devices=arguments.devices)
-    say(sys.stdout, f"{arguments.path} is kept with round {number} as {arguments.as_}{'' if run is None else _figures(log, kept)}")
+    what = {"path": arguments.path, "number": str(number), "kind": arguments.as_}
+    lead = texts.say("{path} is kept with round {number} as {kind}", **what)
+    say(sys.stdout, lead if run is None else texts.say("{lead}: {figures}", lead=lead, figures=_figures(log, kept)))
 
 
 def _figures(log: ExperimentLog, run_id: int) -> str:
@@ -143,14 +148,15 @@ def _figures(log: ExperimentLog, run_id: int) -> str:
     (run,) = (run for row in document["rounds"] for run in row["runs"] if run["id"] == run_id)
     found = {item["metric"]: item["value"] for item in run["measurements"]}
     goal = document["project"]["goal_metric"]
-    lacking = f"; no {goal}, which the goal is of: attach the configuration, then this again" if goal not in found else ""
-    return f": {listed(found) or 'no figures'}{lacking}"
+    figures = listed(found, told) or told("no figures")
+    lacking = "{figures}; no {goal}, which the goal is of: attach the configuration, then this again"
+    return figures if goal in found else texts.say(lacking, figures=figures, goal=goal)
 
 
 def _predict(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.predict(number, arguments.metric, arguments.value, low=arguments.low, high=arguments.high, method=arguments.method)
-    say(sys.stdout, f"round {number}: {arguments.metric} predicted")
+    say(sys.stdout, texts.say("round {number}: {metric} predicted", number=str(number), metric=arguments.metric))
 
 
 def _measure(log: ExperimentLog, arguments: argparse.Namespace) -> None:
@@ -159,25 +165,26 @@ def _measure(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     figure = Measurement(metric=arguments.metric, value=arguments.value, source=arguments.source)
     log.add_run(number, [figure], kind=arguments.kind, format="by hand")
-    say(sys.stdout, f"round {number}: {arguments.metric} noted; its predictions are locked")
+    form = "round {number}: {metric} noted; its predictions are locked"
+    say(sys.stdout, texts.say(form, number=str(number), metric=arguments.metric))
 
 
 def _accuracy(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.record_accuracy(number, arguments.verdict, note=arguments.note, steps=arguments.steps)
-    say(sys.stdout, f"round {number}: accuracy {arguments.verdict}")
+    say(sys.stdout, texts.say("round {number}: accuracy {verdict}", number=str(number), verdict=arguments.verdict))
 
 
 def _skip(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.skip(number, arguments.state, arguments.reason)
-    say(sys.stdout, f"round {number}: {arguments.state} is skipped")
+    say(sys.stdout, texts.say("round {number}: {state} is skipped", number=str(number), state=arguments.state))
 
 
 def _decide(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.decide(number, arguments.verdict, arguments.reason, next_step=arguments.next, confirmation=arguments.confirm)
-    say(sys.stdout, f"round {number} is closed: {arguments.verdict}")
+    say(sys.stdout, texts.say("round {number} is closed: {verdict}", number=str(number), verdict=arguments.verdict))
 
 
 def _show(log: ExperimentLog, arguments: argparse.Namespace) -> None:
@@ -188,8 +195,8 @@ def _show(log: ExperimentLog, arguments: argparse.Namespace) -> None:
 
     title, ladder, *_ = log.sections()
     for line in (title.title, *title.text, ""):
-        say(sys.stdout, line)
-    print_table(ladder.header, [list(row) for row in ladder.rows], sys.stdout)
+        say(sys.stdout, told(line))
+    print_table(ladder.header, [list(row) for row in ladder.rows], sys.stdout, told=["accuracy", "verdict", "kind"])
 
 
 def _diff(log: ExperimentLog, arguments: argparse.Namespace) -> None:
@@ -203,18 +210,19 @@ def _diff(log: ExperimentLog, arguments: argparse.Namespace) -> None:
 
 
 def _restore(log: ExperimentLog, arguments: argparse.Namespace) -> None:
-    say(sys.stdout, f"written to {log.restore(arguments.round, arguments.out, force=arguments.force)}")
+    written = log.restore(arguments.round, arguments.out, force=arguments.force)
+    say(sys.stdout, texts.say("written to {target}", target=str(written)))
 
 
 def _import(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     numbers = log.import_(arguments.table)
-    say(sys.stdout, f"{len(numbers)} rounds taken: {', '.join(map(str, numbers))}")
+    say(sys.stdout, texts.say("{num} rounds taken: {numbers}", num=str(len(numbers)), numbers=", ".join(map(str, numbers))))
 
 
 def _export(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     is_html = arguments.format == "html" or (arguments.format is None and arguments.out.lower().endswith((".html", ".htm")))
     form: Literal["md", "html"] = "html" if is_html else "md"
-    say(sys.stdout, f"written to {log.export(arguments.out, form)}")
+    say(sys.stdout, texts.say("written to {target}", target=str(log.export(arguments.out, form))))
 
 
 def _number(log: ExperimentLog, arguments: argparse.Namespace) -> int:

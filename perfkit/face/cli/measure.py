@@ -10,7 +10,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from perfkit.core import texts
 from perfkit.core.errors import InputError
+from perfkit.core.texts import told
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._devices import add_device, chosen_device
 from perfkit.face.cli._document import print_document
@@ -53,13 +55,13 @@ def _run(arguments: argparse.Namespace) -> int:
         raise InputError(arguments.out, [f"the file cannot be written: {error.strerror}"]) from error
     if arguments.json:
         files = {kind: str(path) for kind, path in written.items()}
-        told = {"device": device.name, "measured_with": measured.backend, "written": str(target), "tables": files}
-        print_document(told | {"left_out": list(measured.left_out), "changes": [asdict(change) for change in changes]})
+        written_as = {"device": device.name, "measured_with": measured.backend, "written": str(target), "tables": files}
+        print_document(written_as | {"left_out": list(measured.left_out), "changes": [asdict(change) for change in changes]})
         return 0
-    say(sys.stdout, f"{device.name}, measured with {measured.backend}")
+    say(sys.stdout, texts.say("{device}, measured with {backend}", device=device.name, backend=measured.backend))
     print_changes(changes, target)
     for one in measured.left_out:
-        say(sys.stdout, f"not measured: {one}")
+        say(sys.stdout, texts.say("not measured: {what}", what=told(one)))
     return 0
 
 

@@ -12,6 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from perfkit.core import texts
+from perfkit.core.texts import told
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._screen import say
 
@@ -37,9 +39,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.page is not None:
         if arguments.take:
             kept = take(project, arguments.page, version=__version__)
-            say(sys.stdout, f"taken; the copy from before is {kept}")
+            say(sys.stdout, texts.say("taken; the copy from before is {kept}", kept=str(kept)))
         else:
-            say(sys.stdout, difference(project, arguments.page) or "no difference")
+            say(sys.stdout, difference(project, arguments.page) or texts.say("no difference"))
         return 0
     found = copies(project)
     if arguments.json:
@@ -47,9 +49,10 @@ def _run(arguments: argparse.Namespace) -> int:
             [{"page": copy.name, "version": copy.version, "state": copy.state, "file": str(copy.file)} for copy in found]
         )
     elif not found:
-        say(sys.stdout, f"no copies in {project}; make them with: perfkit serve {arguments.folder} --lab")
+        form = "no copies in {project}; make them with: perfkit serve {folder} --lab"
+        say(sys.stdout, texts.say(form, project=str(project), folder=arguments.folder))
     for copy in () if arguments.json else found:
-        say(sys.stdout, f"{copy.name:24} {copy.version or '-':10} {copy.state}")
+        say(sys.stdout, f"{copy.name:24} {copy.version or '-':10} {told(copy.state)}")
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from perfkit.core import texts
 from perfkit.core.errors import InputError
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._screen import say
@@ -36,9 +37,9 @@ def _run(arguments: argparse.Namespace) -> int:
     save_page(finished.page, arguments.out)
     say(sys.stdout, f"{arguments.out}: {format_bytes(len(finished.page.encode()))}")
     for title in finished.empty:
-        say(sys.stderr, f"nothing to show: {title}")
+        say(sys.stderr, texts.say("nothing to show: {title}", title=title))
     for title in finished.failed:
-        say(sys.stderr, f"failed: {title}; the page says why")
+        say(sys.stderr, texts.say("failed: {title}; the page says why", title=title))
     return 1 if finished.failed else 0
 
 

@@ -52,7 +52,7 @@ def html_page(found: Sequence[Section]) -> str:
     return f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n{_STYLE}\n{html_body(found)}</html>\n'
 
 
-_LADDER = ("round", "title", "predicted", "measured", "error", "gain", "accuracy", "verdict", "kind")
+_LADDER = ("round", "title", "predicted", "measured", "prediction error", "gain", "accuracy", "verdict", "kind")
 
 
 def _goal(document: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from perfkit.core.texts import told
 from perfkit.face import cli
 from perfkit.predict.plans.search._search_columns import MEMORY, STATIC
 from perfkit.predict.plans.search.strategy_space import RULES
+from perfkit.project.sample import demo
 from tests.english import is_english, is_english_head
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,6 +43,23 @@ COMMANDS: list[tuple[str, ...]] = [
     ("compare", "data/losses/reference.csv", "data/losses/drift.csv"),
     ("lint", "data/configs", "data/code"),
     ("explain", SHELL),
+    *(("graph", path) for path in ("data/ir/sequence_parallel.ir", "data/ir/silu_mul_not_in_effect.ir", "tests/data/ir/malformed")),
+    ("graph", "data/ir/strategy_mismatch.ir", "--config", ROUND),
+    ("schedule", "data/plans/schedules_4_stages.json"),
+    ("simulate", LARGE, *ON, "--out", "{new}/run", "--fault", "slow_rank:1:1.5", "--steps", "2"),
+    ("convert", ROUND, "--to", "megatron", "--out", "{new}/round0.sh", *ON),
+    *(("ask", RECORDED, question) for question in ("kernels", "collectives", "waiting", "idle", "memory")),
+    ("log", "--folder", "{demo}", "diff", "0", "1"),
+    ("log", "--folder", "{demo}", "export", "--out", "{new}/log.md"),
+    ("log", "--folder", "{demo}", "restore", "1", "--out", "{new}/round1.yaml"),
+    ("log", "--folder", "{new}", "start", "pp 2", "--hypothesis", "two stages amortise the update"),
+    ("notebooks", "--folder", "{demo}"),
+    ("class", "answers", "--seed", "1", "--student", "s01"),
+    ("class", "paper", "--seed", "1", "--student", "s01", "--rounds", "1", "--out", "{new}/sheets.html"),
+    ("class", "notes", "--out", "{new}/notes.html"),
+    ("class", "purge", "--folder", "{demo}"),
+    ("demo", "{new}/demo"),
+    ("report", RECORDED, "--out", "{new}/report.html"),
 ]
 OURS = re.compile(r"\x1b\[\d+m")
 BOLD = re.compile(r"\x1b\[1m(.*?)\x1b\[0m")
@@ -52,6 +70,11 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return demo(tmp_path_factory.mktemp("chinese") / "demo").folder
 
 
 @pytest.fixture
@@ -68,8 +91,28 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_command_prints_chinese(words: tuple[str, ...], terminal: Terminal, tmp_path: Path):
-    assert cli.main([word.format(new=tmp_path) for word in words]) in (0, 1)
+def test_a_command_prints_chinese(words: tuple[str, ...], terminal: Terminal, project: Path, tmp_path: Path):
+    assert cli.main([word.format(new=tmp_path, demo=project) for word in words]) in (0, 1)
+    assert list(_english(terminal.getvalue())) == []
+
+
+def test_a_log_is_shown_in_chinese(terminal: Terminal, tmp_path: Path):
+    """All but the titles of rounds, which somebody chose."""
+    log = ("log", "--folder", str(tmp_path))
+    done = [
+        cli.main([*log, *words])
+        for words in (
+            ("start", "pp2", "--hypothesis", "less to reduce"),
+            ("predict", "step_time_ns", "4e9", "--low", "3.5e9", "--high", "4.5e9", "--method", "estimate"),
+            ("attach", RECORDED, "--as", "run"),
+            ("measure", "tokens_per_s_per_device", "2000", "--source", "log"),
+            ("skip", "align", "--reason", "nothing was recorded of it"),
+            ("accuracy", "not_checked", "--note", "the same losses as before"),
+            ("decide", "revert", "--reason", "slower than it was before"),
+            ("show",),
+        )
+    ]
+    assert done == [0] * len(done)
     assert list(_english(terminal.getvalue())) == []
 
 
