@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
+from perfkit.core.texts import say
 from perfkit.face.app.access import SHORTEST_TOKEN
 
 DEFAULT_SEED = 2024
@@ -43,9 +44,10 @@ def start_class(project: Path, *, seed: int | None = None, token: str | None = N
     os.environ["PERFKIT_CLASS"] = str(chosen)
     os.environ["PERFKIT_CLASS_ADMIN"] = sha256(secret.encode("utf-8")).hexdigest()
     os.environ["PERFKIT_READ_ONLY"] = "1"
-    lines = [f"class {chosen}: page 40_class; answers go to {project / 'class.sqlite'}"]
+    form = "class {seed}: page 40_class; answers go to {file}"
+    lines = [say(form, seed=str(chosen), file=str(project / "class.sqlite"))]
     if token is None:
-        lines.append(f"instructor's token (type it on page 40, under Instructor): {secret}")
+        lines.append(say("instructor's token (type it on page 40, under Instructor): {token}", token=secret))
     return [*lines, *capacity(settings.free_memory_bytes())]
 
 

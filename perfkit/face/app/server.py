@@ -25,9 +25,10 @@ from tornado.iostream import IOStream, StreamClosedError
 from tornado.log import gen_log
 from traitlets.config import Config
 
-from perfkit.core import settings
+from perfkit.core import settings, texts
 from perfkit.core.errors import InputError
 from perfkit.core.resources import notebooks_folder
+from perfkit.core.texts import say
 from perfkit.face.app import handlers
 from perfkit.face.app.access import LOCAL_HOST, Access, Identity, access_to
 from perfkit.face.app.adapter import PageServer, Route
@@ -97,7 +98,8 @@ def serve(
     if classroom and lab:
         raise InputError("--class", ["students could read all answers in JupyterLab; leave --lab out, or see docs/class.md"])
     if classroom:
-        print("\n".join(start_class(project, seed=class_seed, token=class_admin)), flush=True)
+        for line in start_class(project, seed=class_seed, token=class_admin):
+            print(texts.told(line), flush=True)
     os.environ["PERFKIT_PROJECT"] = str(project)
     os.environ["PERFKIT_NAMED"] = os.pathsep.join(map(str, start.roots))
     if read_only:
@@ -122,13 +124,13 @@ def serve(
     # Jupyter's own pings take these milliseconds; tornado takes them for seconds of its own, which never come, and warns.
     logging.getLogger("tornado.general").addFilter(lambda record: "websocket_ping_timeout" not in record.getMessage())
     url = access.address(port)
-    for line in start.told:
-        print(line, flush=True)
-    print(f"perfkit serves {project} at {url} (Ctrl-C ends it)", flush=True)
+    lines = [*start.told, say("perfkit serves {project} at {url} (Ctrl-C ends it)", project=str(project), url=url)]
     if not access.token:
-        print("NO TOKEN: every account of this machine can do what you can do with this project", flush=True)
+        lines.append(say("NO TOKEN: every account of this machine can do what you can do with this project"))
     elif not access.is_local:
-        print("other machines reach it; whoever has the token can do what you can do with this project", flush=True)
+        lines.append(say("other machines reach it; whoever has the token can do what you can do with this project"))
+    for line in lines:
+        print(texts.told(line), flush=True)
     if open_browser:
         webbrowser.open(url)
     app.start()
@@ -159,7 +161,7 @@ class App(PageServer):
         kernels = self.kernel_manager
         kernels.preloaded = self.preloaded or kernels.preloaded
         kernels.bounds = bounds_here(kernels.limit + kernels.num_warm)
-        print(kernels.bounds.told, flush=True)
+        print(texts.told(kernels.bounds.told), flush=True)
         Connections(self.app).listen(self.port, self.ip)
         self.soon(partial(kernels.begin, read_ahead=self.read_ahead))
 

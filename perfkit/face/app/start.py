@@ -10,6 +10,7 @@ from urllib.parse import quote
 from perfkit.core.errors import InputError
 from perfkit.core.resources import pages
 from perfkit.core.settings import PROJECT_FILE, pages_folder
+from perfkit.core.texts import say
 from perfkit.face.app.navigation import ROOT_PAGE
 from perfkit.project import Project, open_project
 
@@ -46,7 +47,10 @@ def start_with(paths: Sequence[str | Path], *, classroom: bool = False) -> Start
     except InputError:
         if here is None or (paths and _is_of_other_tools(here)):
             raise
-        return Start(project=here, told=(f"nothing in {here} can be opened; it is served as a project without a recording",))
+        return Start(
+            project=here,
+            told=(say("nothing in {folder} can be opened; it is served as a project without a recording", folder=str(here)),),
+        )
 
 
 def _is_of_other_tools(folder: Path) -> bool:
@@ -61,6 +65,7 @@ def _opened(places: Sequence[Path]) -> Start:
 
     given = recognise_all(places)
     project = opened_in(given)
+    form = "opened {what} where it lies, in the project {folder}"
     number, values = first_page(given, project)
     name = next((page.name for page in pages(pages_folder()) if page.number == number), ROOT_PAGE)
     address = "&".join(f"{key}={quote(value)}" for key, value in values.items())
@@ -68,7 +73,7 @@ def _opened(places: Sequence[Path]) -> Start:
         project=project.folder,
         first_page=f"{name}#{address}" if address else name,
         roots=tuple(dict.fromkeys([*places, *_roots(project)])),
-        told=(f"opened {told(given)} where it lies, in the project {project.folder}",) if told(given) else (),
+        told=(say(form, what=told(given), folder=str(project.folder)),) if told(given) else (),
     )
 
 
