@@ -36,6 +36,7 @@ from perfkit.config.dialects._shell_syntax import (
 )
 from perfkit.config.dialects._shell_words import Value, expanded, unquoted
 from perfkit.config.dialects._slurm import asked, directives
+from perfkit.config.dialects.launchers import begins
 
 END = "\0"
 """Between the words of two commands."""
@@ -154,8 +155,7 @@ class _Run:
 
     def _choice(self, line: int, word: Word, arms: Sequence[tuple[tuple[Word, ...], Block]]) -> None:
         text = self._text(word)
-        conditions = self._conditions()
-        known = conditions.are_decided(text)
+        known = self._conditions().are_decided(text)
         open_arms: list[Block] = []
         for patterns, body in arms:
             if not known and all(self._text(pattern) != "*" for pattern in patterns):
@@ -172,8 +172,7 @@ class _Run:
             self._is_not_followed(loop)
             return
         if loop.name:
-            items = self._all_fields(loop.words)
-            for item in items[:MAX_TURNS]:
+            for item in self._all_fields(loop.words)[:MAX_TURNS]:
                 self.shell.variables[loop.name] = item
                 self.block(loop.body)
             return
@@ -293,8 +292,7 @@ class _Run:
         used = self.shell.used
         for word in words:
             line = word.line if self.is_main else None
-            fields = self._fields(word)
-            used += [(item, line if item.partition("=")[0] in word.text else None) for item in fields]
+            used += [(item, line if item.partition("=")[0] in word.text else None) for item in self._fields(word)]
         if not words[0].text.startswith("-"):
             used.append((END, None))
 
@@ -339,13 +337,14 @@ class _Run:
         return self._commanded(words) or (bool(rest) and self._follow(self._text(rest[0]), self._all_fields(rest[1:])))
 
     def _queued(self, words: Sequence[Word]) -> bool:
-        """Whether the script, or the commands, that a queue is given were followed; what it is asked for holds in them."""
-        self.shell.learn(asked(self._text(word) for word in words[1:]))
-        return self._commanded(words) or any(
-            self._follow(self._text(word), self._all_fields(words[at + 1 :]))
-            for at, word in enumerate(words)
-            if at and not word.text.startswith("-")
-        )
+        """Whether the command or script that a queue is given was followed; what the queue is asked for holds in it."""
+        texts = [self._text(word) for word in words]
+        at = begins(texts)
+        self.shell.learn(asked(texts[1 : at or None]))
+        if at:
+            self._command(words[at:])
+            return True
+        return any(self._follow(text, self._all_fields(words[at:])) for at, text in enumerate(texts[1:], 2) if text[:1] != "-")
 
     def _commanded(self, words: Sequence[Word]) -> bool:
         """Whether there are commands in one word (`sh -c "..."`), which are followed as a script."""
@@ -360,12 +359,11 @@ class _Run:
         file = script_beside(self.path, named) if self.calls and not named.endswith(NO_SCRIPTS) else None
         if file is None:
             return False
-        text = file.read_text(encoding="utf-8", errors="replace")
         before = given(self.shell.variables)
         if arguments:
             put(self.shell.variables, named_arguments(arguments))
         self.shell.used.append((END, None))
-        self.shell.run(text, file.name, file, self.calls - 1, is_main=False)
+        self.shell.run(file.read_text(encoding="utf-8", errors="replace"), file.name, file, self.calls - 1, is_main=False)
         self.shell.used.append((END, None))
         self.shell.ended = False
         if arguments:

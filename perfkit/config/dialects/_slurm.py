@@ -7,13 +7,21 @@ from collections.abc import Iterable, Mapping
 
 DIRECTIVE = re.compile(r"^#SBATCH[ \t]+([^#\n]*)", re.MULTILINE)
 NODES, TASKS, DEVICES = "SLURM_NNODES", "SLURM_NTASKS_PER_NODE", "SLURM_GPUS_ON_NODE"
+ALL_TASKS, ALL_DEVICES, DEVICES_A_TASK = "SLURM_NTASKS", "SLURM_GPUS", "SLURM_GPUS_PER_TASK"
 OPTIONS = {
     "-N": NODES,
     "--nodes": NODES,
+    "-n": ALL_TASKS,
+    "--ntasks": ALL_TASKS,
     "--ntasks-per-node": TASKS,
     "--gpus-per-node": DEVICES,
     "--gres": DEVICES,
+    "-G": ALL_DEVICES,
+    "--gpus": ALL_DEVICES,
+    "--gpus-per-task": DEVICES_A_TASK,
 }
+_SHORT = re.compile(r"^(-[NnG])(\d.*)$")
+"""An option with its value in one word (`-N2`)."""
 _LAST_NUMBER = re.compile(r"(?:[A-Za-z]\w*:)*(\d{1,6})")
 
 
@@ -27,7 +35,7 @@ def asked(words: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     waiting = ""
     for word in words:
-        name, equals, value = word.partition("=")
+        name, equals, value = _SHORT.sub(r"\1=\2", word).partition("=")
         if waiting and not word.startswith("-"):
             name, value = waiting, word
         waiting = name if not equals and name == word else ""
@@ -42,7 +50,12 @@ def asked(words: Iterable[str]) -> dict[str, str]:
 
 
 def world_size(variables: Mapping[str, str]) -> str | None:
-    """Processes of the job: one a task where a node has several, else one a device of it; None where that is not known."""
-    nodes, tasks, devices = (variables.get(name, "") for name in (NODES, TASKS, DEVICES))
-    each = tasks if tasks.isdigit() and int(tasks) > 1 else devices
-    return str(int(nodes or 1) * int(each)) if each.isdigit() and (nodes or "1").isdigit() else None
+    """Processes of the job: one a task where there are more tasks than nodes, else one a device; None where that is not known."""
+    count = {name: int(value) for name in set(OPTIONS.values()) if (value := variables.get(name, "")).isdecimal()}
+    if (nodes := variables.get(NODES, "1")) != "1" and NODES not in count:
+        return None
+    tasks = max(int(nodes), count.get(ALL_TASKS, 0), int(nodes) * count.get(TASKS, 0))
+    if tasks > int(nodes):
+        return str(tasks)
+    of_devices = (int(nodes) * count.get(DEVICES, 0), count.get(ALL_DEVICES, 0), tasks * count.get(DEVICES_A_TASK, 0))
+    return str(max(of_devices)) if any(of_devices) else None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfkit.config.dialects import _slurm
 from perfkit.config.dialects._deepspeed_engine import OPTIMIZERS
 from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Section, shown
@@ -26,6 +27,8 @@ USUAL_DEVICES = 8
 EACH = ("nproc_per_node", "num_gpus", "NPROC_PER_NODE", "PET_NPROC_PER_NODE")
 NODES = ("nnodes", "num_nodes", "NNODES", "PET_NNODES")
 ALL, WORLD = ("num_processes", "ray_num_workers"), ("WORLD_SIZE",)
+OF_LAUNCHER = ("nproc_per_node", "num_gpus")
+"""Options of launchers that start one node unless they are told of more."""
 BATCH = ("per_device_train_batch_size", "per_gpu_train_batch_size")
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 MODEL = ("model_name_or_path", "model_id_or_path", "model_name", "model_id", "model")
@@ -161,9 +164,12 @@ def _devices(options: Section, usual: int) -> int:
     WORLD_SIZE counts nodes where a cluster's launcher sets it and processes where torch does: only where nothing else counts.
     """
     each, stated, together, world = (_first(options, keys) for keys in (EACH, NODES, ALL, WORLD))
+    asked, held = (_first(options, (key,)) for key in (_slurm.NODES, _slurm.DEVICES))
     if together:
         return together
-    nodes = stated or 1
+    nodes = stated or (1 if options.has(*OF_LAUNCHER) else asked) or 1
+    if nodes > 1 and not stated and not world:
+        options.reading.default("nodes", f"{nodes}, of the job; nothing tells the program so (NNODES), and each may train alone")
     if each:
         return each * nodes
     included = options.raw("include")
@@ -174,6 +180,8 @@ def _devices(options: Section, usual: int) -> int:
         return max(1, len([word for word in visible[0].split(",") if word.strip()])) * nodes
     if world and not stated:
         return world
+    if held:
+        return held * nodes
     told = "the file does not say how many devices are started"
     if nodes > 1:
         told = f"{usual} on each of {nodes} nodes; the file does not say how many devices a node has"

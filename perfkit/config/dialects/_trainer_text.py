@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from perfkit.config.dialects import _json_object, _trainer_python, args, yaml
+from perfkit.config.dialects import _json_object, _slurm, _trainer_python, args, yaml
 from perfkit.config.dialects._args_edit import edit_script
 from perfkit.config.dialects.dialect import Changes, Document, Parsed
 from perfkit.config.dialects.splice import edit as edit_yaml
@@ -23,7 +23,16 @@ MEMBER = re.compile(rf"\"(?:{NAMES})\"\s*:")
 KEYWORD = re.compile(rf"(?<!\w)(?:{NAMES}|bf16|fp16|output_dir|learning_rate|gradient_accumulation_steps)\s*=(?!=)")
 PET = ("PET_NPROC_PER_NODE", "PET_NNODES")
 """By which torchrun is told what its options would."""
-DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "WORLD_SIZE", *PET)
+DEVICES = (
+    "CUDA_VISIBLE_DEVICES",
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "NPROC_PER_NODE",
+    "NNODES",
+    "WORLD_SIZE",
+    *PET,
+    _slurm.NODES,
+    _slurm.DEVICES,
+)
 """Variables of a script that say how many devices there are."""
 LAUNCHED_WITH = (
     *DEVICES,

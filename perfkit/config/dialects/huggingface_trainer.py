@@ -62,13 +62,14 @@ def read(document: Document) -> Plan:
             "train_type", "lora: the program's own; adapters alone are trained, and all weights are counted as if they were"
         )
     packed = options.flag("packing", default=options.has("block_size") != "")
+    on_all = options.raw("nproc_per_node") in ("gpu", "auto") or options.has("deepspeed", "fsdp") != ""
     job = Job(
         dialect="huggingface-trainer",
         length=length_of(options, LENGTHS, USUAL_LENGTH, packed=packed),
         repeats=repeats,
         stored=_stored(options, "bfloat16" if swift else "float32"),
         dtype="bfloat16" if tuned or swift else "float32",
-        devices=USUAL_DEVICES if options.has("deepspeed", "fsdp") else 1,
+        devices=USUAL_DEVICES if on_all else 1,
         batch=1 if swift else 8,
     )
     return plan_of(options, job)

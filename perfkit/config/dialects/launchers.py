@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 PROGRAMS = (
     r"(?:msrun|torchrun|mpirun|mpiexec|srun|deepspeed|accelerate\s+launch|llamafactory-cli\s+\w+"
@@ -28,6 +28,9 @@ _COMMAND = re.compile(r"(?:\\\r?\n|[^\n;|&])+")
 _STARTER = re.compile(rf"(?<![\w./-])(?:sudo\s+(?:-\S+\s+)*)?(?:{CONTAINER}|{_TOOL})")
 _HANDS = re.compile(rf"(?<![\w./-])(?:{CONTAINER}|(?:srun|mpirun|mpiexec)\b)")
 _BEGINS = re.compile(rf"(?<=\s)(?<!--name\s)(?:--\s+)?(?={_SHELL}|env\s+\w+=|{PROGRAMS}(?![\w:/@-]))")
+MOST_WORDS = 8
+_BEGUN = re.compile(rf"[A-Za-z_]\w*=\S|(?:[\w./~-]*/)?(?:{PROGRAMS}|(?:ba|z)?sh\s+-[a-z]*c\s)")
+"""How a command begins: with a variable that is set for it, a program or a shell."""
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']*)"
 _ENV = re.compile(
     rf"(^|[;&|])([ \t]*(?:[A-Za-z_]\w*={_VALUE}[ \t]+)*)(?:sudo\s+(?:-\S+\s+)*)?(?:/usr/bin/)?env\s+(?:-(?:i|u\s*\w+)\s+)*"
@@ -73,6 +76,11 @@ def _words(listed: str) -> str:
 
 def _unquoted(found: re.Match[str]) -> str:
     return found[2] if found[1] is None else re.sub(r"\\([\"$`])", r"\1", found[1])
+
+
+def begins(words: Sequence[str]) -> int:
+    """At which of the words of a command that starts another one that one stands; 0 where none is known."""
+    return next((at for at in range(1, len(words)) if _BEGUN.match(" ".join(words[at : at + MOST_WORDS]))), 0)
 
 
 def handed(text: str) -> Iterator[tuple[int, str, str]]:

@@ -226,6 +226,7 @@ def test_a_launch_line_of_a_library_is_read_and_its_adapters_and_its_other_file_
         ("CUDA_VISIBLE_DEVICES=0,1,2 python", 3),
         ("python", 1),
         ("torchrun --nproc_per_node=$GPUS", 1),
+        ("torchrun --nproc_per_node=gpu --nnodes=2", 16),
         ("export WORLD_SIZE=2\ntorchrun --nnodes=$WORLD_SIZE --nproc_per_node=8", 16),
         ("export WORLD_SIZE=2\ntorchrun --nnodes=$WORLD_SIZE", 2),
         ("export WORLD_SIZE=16\npython", 16),

@@ -315,6 +315,36 @@ def test_what_is_said_for_another_command_counts_nothing(tmp_path, script):
     assert (plan.workload.dtype, plan.workload.seq_length, plan.parallel.optimizer_shard_level) == ("bfloat16", 1024, 3)
 
 
+OF_FULL = "llamafactory-cli train full.yaml"
+
+
+@pytest.mark.parametrize(
+    ("script", "devices"),
+    [
+        (f"srun --nodes=2 --ntasks-per-node=1 {OF_FULL}", 16),
+        (f"srun -N2 --gres=gpu:4 {OF_FULL}", 8),
+        (f"#SBATCH --nodes=2\nsrun {OF_FULL}", 16),
+        (f"#SBATCH --nodes=2\nNPROC_PER_NODE=4 srun {OF_FULL}", 8),
+        (f"#SBATCH -N 2\n#SBATCH -G 8\nsrun {OF_FULL}", 8),
+        (f"#SBATCH -N 2\n#SBATCH --gpus-per-task=a100:4 --ntasks-per-node=1\nsrun {OF_FULL}", 8),
+        (f"srun -N 2 bash -c 'FORCE_TORCHRUN=1 NNODES=$SLURM_NNODES NPROC_PER_NODE=4 {OF_FULL}'", 8),
+        ("srun --nodes 2 --ntasks-per-node=4 python src/train.py full.yaml", 8),
+        (
+            "#SBATCH --nodes=2 --gpus-per-node=4\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node gpu t.py full.yaml",
+            8,
+        ),
+    ],
+)
+def test_nodes_and_devices_of_a_job_are_those_of_the_file_that_it_starts(tmp_path, script, devices):
+    assert begun(tmp_path, f"#!/bin/bash\n{script}").num_devices == devices
+
+
+def test_nodes_that_no_variable_tells_the_program_are_counted_and_said(tmp_path):
+    told = str(begun(tmp_path, f"srun --nodes=2 {OF_FULL}").document.defaulted)
+    assert "2, of the job; nothing tells the program so (NNODES)" in told
+    assert "NNODES)" not in str(begun(tmp_path, f"NNODES=2 srun --nodes=2 {OF_FULL}").document.defaulted)
+
+
 TWO = "--per_device_train_batch_size 2"
 
 

@@ -331,6 +331,18 @@ def test_devices_are_those_that_the_job_asks_for(lines, devices):
     assert read_text(sized, "job.sbatch").num_devices == 2 * nodes
 
 
+@pytest.mark.parametrize(
+    ("asked", "devices"), [("-N 2 -n 16", 16), ("-n16", 16), ("--nodes=2 --ntasks-per-node=8 --jobid 7", 16), ("--gpus=4 -N 1", 4)]
+)
+def test_a_queue_keeps_its_own_options(asked, devices):
+    """What `srun` takes stands before the program, and what the program takes (`-n`) behind it."""
+    script = f"#!/bin/bash\nsrun {asked} /usr/bin/python3 -u pretrain_gpt.py -n 3 --num-layers 2 {SMALL}\n"
+    plan = read_text(script, "job.sh")
+    assert plan.num_devices == devices
+    assert plan.document.unknown == ()
+    assert not {"nodes", "ntasks_per_node", "jobid", "gpus"} & set(plan.document.values)
+
+
 def test_commands_in_one_word_see_what_stands_before_them():
     train = f"torchrun pretrain_gpt.py --num-layers $LAYERS --tensor-model-parallel-size $TP {SMALL}"
     script = f"TP=2\nsrun -N 1 bash -lc 'cd /work; LAYERS=4 && {train}'\n"
