@@ -28,11 +28,11 @@ def launched(options: Section) -> Section:
     stated = {key: value for key, value in options.values.items() if key.startswith(("fsdp_", "zero_", "offload_"))}
     stated |= {key: options.values[key] for key in ("mixed_precision", "deepspeed_config_file") if key in options.values}
     kind = next((kind for flag, kind in KINDS.items() if options.values.get(flag) is True), "")
-    file = file_beside(reading.document.path, str(named)) if named is not None else None
+    file = file_beside(reading.document, str(named)) if named is not None else None
     given: dict[str, Any] = {"distributed_type": kind} if kind else {}
     if file is not None:
         try:
-            given = {**yaml.parse(file.read_text(encoding="utf-8", errors="replace"), file.name).values, **given}
+            given = {**yaml.parse(file.text, file.name).values, **given}
         except InputError as error:
             reading.problem("config_file", f"{file.name}: {error.problems[0]}")
         reading.note(say("{name} says how many processes there are and what they share", name=file.name))

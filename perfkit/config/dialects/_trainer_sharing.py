@@ -85,7 +85,7 @@ def _of_deepspeed(options: Section, value: object, batch: int) -> Sharing:
     named = str(value)
     if "$" in named and (last := NAMED_LAST.search(named)):  # os.path.join(HERE, "ds_z2.json")
         named = last[1]
-    file = file_beside(reading.document.path, named)
+    file = file_beside(reading.document, named)
     if file is None:
         return _by_name(reading, named)
     found = _opened(options, "deepspeed", file)
@@ -95,15 +95,15 @@ def _of_deepspeed(options: Section, value: object, batch: int) -> Sharing:
     return _shared_by(options, *found, file.name, batch)
 
 
-def _opened(options: Section, key: str, file: Path) -> tuple[Reading, Mapping[str, Any]] | None:
+def _opened(options: Section, key: str, file: Document) -> tuple[Reading, Mapping[str, Any]] | None:
     """A JSON file that an argument names, to be read; None for one that is broken, which is noted."""
-    text = _json_object.plain(file.read_text(encoding="utf-8", errors="replace"))
+    text = _json_object.plain(file.text)
     try:
         parsed = _json_object.parse(text, file.name)
     except InputError as error:
         options.reading.problem(key, f"{file.name}: {error.problems[0]}")
         return None
-    own, _ = Reading.of(Document(name=file.name, text=text, path=file), Parsed(parsed.values, parsed.lines))
+    own, _ = Reading.of(replace(file, text=text), Parsed(parsed.values, parsed.lines))
     return own, parsed.values
 
 
@@ -179,7 +179,7 @@ def _of_fsdp(options: Section, value: object) -> Sharing:
 def with_settings_beside(options: Section) -> Section:
     """The arguments with the settings of FSDP that they name a JSON file of, where it lies here, as a section of their own."""
     stated = options.values.get("fsdp_config")
-    file = file_beside(options.reading.document.path, stated) if isinstance(stated, str) and options.values.get("fsdp") else None
+    file = file_beside(options.reading.document, stated) if isinstance(stated, str) and options.values.get("fsdp") else None
     found = None if file is None else _opened(options, "fsdp_config", file)
     if file is None or found is None:
         return options
@@ -187,9 +187,15 @@ def with_settings_beside(options: Section) -> Section:
     return replace(options, values={**options.values, "fsdp_config": found[1]})
 
 
-def file_beside(path: Path | None, named: str) -> Path | None:
-    """A file that a configuration names: from its own folder or one above it, since programs start elsewhere; else by its name."""
-    return None if path is None else next(filter(_may_be_read, _places(path, named)), None)
+def file_beside(document: Document, named: str) -> Document | None:
+    """A file that a configuration names: one that came along, else from its own folder or one above it, else by its name.
+
+    Programs start in other folders than files lie in.
+    """
+    if (text := document.came_with(named)) is not None:
+        return replace(document, name=Path(named).name, text=text)
+    file = None if document.path is None else next(filter(_may_be_read, _places(document.path, named)), None)
+    return None if file is None else Document(name=file.name, text=file.read_text(encoding="utf-8", errors="replace"), path=file)
 
 
 def _places(path: Path, named: str) -> Iterator[Path]:

@@ -24,7 +24,8 @@ class Document:
     `unread` are keys that decide time or memory but no part of a plan, each with what it decides, `unknown` keys of which that is
     not known; what is in neither is read or has no effect (`key_effects`). `defaulted` are the spec fields that the file leaves
     out with the value taken, `is_open` the names in the text of those that are to be solved (`perfkit.predict.unstated`). `marked`
-    says that the file starts with a byte order mark, which `text` leaves out.
+    says that the file starts with a byte order mark, which `text` leaves out, and `held` are texts of files that it brings along,
+    by their paths.
     """
 
     name: str
@@ -39,6 +40,12 @@ class Document:
     path: Path | None = None
     marked: bool = False
     write: Callable[..., Written] | None = None
+    held: Mapping[str, str] = field(default_factory=dict)
+
+    def came_with(self, named: str) -> str | None:
+        """The text of a file that came along, by the last part of its path: commands name it from folders of their own."""
+        last = named.rpartition("/")[2]
+        return next((text for path, text in self.held.items() if path.rpartition("/")[2] == last), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

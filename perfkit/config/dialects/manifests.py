@@ -1,79 +1,110 @@
 """Manifests of containers, of Kubernetes (pods, jobs, `PyTorchJob`) and of Compose, as the shell script that their containers run.
 
 Of a container `command` and `args` (Kubernetes), or `entrypoint` and `command` (Compose), are one command line, and `env` or
-`environment` its variables. Of what the cluster fills in, the pods of a `PyTorchJob` are known from its replicas, as its operator
-has them (`setPodEnv` in pkg/controller.v1/pytorch/envvar.go of kubeflow/training-operator); `valueFrom` and `envFrom` are not.
+`environment` its variables, also those of a ConfigMap that stands in the same text, which may bring scripts and files of settings
+along. Of what the cluster fills in, the pods of a `PyTorchJob` are known from its replicas, as its operator has them (`setPodEnv`
+in pkg/controller.v1/pytorch/envvar.go of kubeflow/training-operator); the rest is named.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import yaml
+
+from perfkit.config.dialects._manifest_nodes import items, parts, plain
+from perfkit.config.dialects._manifest_sources import Sources
+from perfkit.core.texts import Said, say
 
 _MANIFEST = re.compile(r"^(?:apiVersion[ \t]*:[ \t]*\S|services[ \t]*:[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
 _CONTAINERS = ("containers", "initContainers")
 _VARIABLES = ("env", "environment")
 _COMMANDS = ("entrypoint", "command", "args")
 """In the order in which the words of the command line stand."""
+MOST_TOLD, MOST_DEEP = 20, 2
+NAME = re.compile(r"[A-Za-z_]\w*")
 _SHELL = re.compile(r"(?:.*/)?(?:ba|z)?sh")
 
 Lines = dict[int, list[str]]
 
 
-def as_script(text: str) -> str:
-    """A manifest as a shell script, everything on the line on which it stands; any other text as it is."""
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that a manifest brings along: its text, and the line on which that begins."""
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a text comes to: `script` is what its containers run, `placed` the same with everything on the line on which it stands.
+
+    In the first all variables are set before the commands. `files` are those that the commands name and that are no scripts, by
+    their paths, `unknown` what the cluster fills in. A text that is no manifest is its own script.
+    """
+
+    script: str
+    placed: str
+    files: Mapping[str, File] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    def told(self) -> Said:
+        """What is not known."""
+        most = ", ".join(self.unknown[:MOST_TOLD]) + (", ..." if len(self.unknown) > MOST_TOLD else "")
+        return say("not known, as the cluster fills it in: {names}", names=most)
+
+
+@lru_cache(maxsize=4)
+def manifest_of(text: str) -> Manifest:
+    """A text as what its containers run."""
     if not _MANIFEST.search(text):
-        return text
-    lines: Lines = {}
+        return Manifest(text, text)
     try:
-        for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
-            written: set[int] = set()
-            filled = _filled_in(document)
-            for container in _containers(document):
-                _write(container, lines, written, filled)
+        documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        sources = Sources.of(documents)
+        files: dict[str, File] = {}
+        script, placed = (_script(documents, _Writer({}, sources, files, ahead)) for ahead in (True, False))
     except (yaml.YAMLError, RecursionError):
-        return text
-    if not lines:
-        return text
-    count = max(len(text.splitlines()), *lines)
-    return "\n".join("; ".join(lines.get(number, ())) for number in range(1, count + 1)) + "\n"
+        return Manifest(text, text)
+    return Manifest(script, placed, files, tuple(sources.unknown)) if script else Manifest(text, text)
 
 
-def _containers(root: yaml.Node | None) -> Iterator[yaml.MappingNode]:
-    """The containers of a document, in their order and each once; an alias is looked at where it is defined."""
+def _script(documents: Iterable[yaml.Node | None], writer: _Writer) -> str:
+    for document in documents:
+        writer.filled = _filled_in(document)
+        for container, volumes in _containers(document):
+            writer.write(container, volumes)
+    count = max(writer.lines, default=0)
+    return "".join("; ".join(writer.lines.get(number, ())) + "\n" for number in range(1, count + 1))
+
+
+def _containers(root: yaml.Node | None) -> Iterator[tuple[yaml.MappingNode, yaml.Node | None]]:
+    """The containers of a document with their volumes, in their order and each once; an alias is looked at where it is defined."""
     waiting, seen, given = [root], set[int](), set[int]()
     while waiting:
         node = waiting.pop()
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        parts = _parts(node)
-        named = [one for name in _CONTAINERS for one in _items(parts.get(name))]
-        for one in (*named, *_parts(parts.get("services")).values()):
+        own = parts(node)
+        named = [one for name in _CONTAINERS for one in items(own.get(name))]
+        for one in (*named, *parts(own.get("services")).values()):
             if isinstance(one, yaml.MappingNode) and id(one) not in given:
                 given.add(id(one))
-                yield one
-        waiting += reversed([*parts.values(), *_items(node)])
-
-
-def _parts(node: yaml.Node | None, depth: int = 8) -> dict[str, yaml.Node]:
-    """What stands under the names of a mapping, with what it takes over by `<<`; nothing of anything else."""
-    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    own = {key.value: value for key, value in pairs if isinstance(key, yaml.ScalarNode)}
-    if (base := own.pop("<<", None)) is None or not depth:
-        return own
-    bases = [_parts(one, depth - 1) for one in (*_items(base), base)]
-    return {name: value for parts in (*reversed(bases), own) for name, value in parts.items()}
+                yield one, own.get("volumes")
+        waiting += reversed([*own.values(), *items(node)])
 
 
 def _filled_in(root: yaml.Node | None) -> list[tuple[str, str]]:
     """The variables by which the operator of a `PyTorchJob` tells every container how many pods and processes the job has."""
-    spec = _parts(_parts(root).get("spec"))
-    pods = _parts(spec.get("pytorchReplicaSpecs"))
-    counts = [_count(_parts(one).get("replicas")) for one in pods.values()]
+    spec = parts(parts(root).get("spec"))
+    pods = parts(spec.get("pytorchReplicaSpecs"))
+    counts = [_count(parts(one).get("replicas")) for one in pods.values()]
     if not any(counts):
         return []
     nodes, each = sum(count or 1 for count in counts), _count(spec.get("nprocPerNode"))
@@ -86,32 +117,66 @@ def _count(node: yaml.Node | None) -> int:
     return int(node.value) if isinstance(node, yaml.ScalarNode) and re.fullmatch(r"\d{1,6}", node.value) else 0
 
 
-def _items(node: yaml.Node | None) -> list[yaml.Node]:
-    return node.value if isinstance(node, yaml.SequenceNode) else []
+@dataclass(slots=True)
+class _Writer:
+    """Lines of a script that grow by one container after the other; those of one document are `filled` in by its operator.
+
+    With `ahead` variables come before the command also where nothing of it asks for them.
+    """
+
+    lines: Lines
+    sources: Sources
+    files: dict[str, File]
+    ahead: bool
+    filled: list[tuple[str, str]] = field(default_factory=list)
+    written: set[int] = field(default_factory=set)
+
+    def write(self, container: yaml.MappingNode, volumes: yaml.Node | None) -> None:
+        """Write what a container runs, with its variables."""
+        own, here = parts(container), container.start_mark.line + 1
+        groups = [group for name in _COMMANDS if (group := _words(own.get(name)))]
+        words = [word for group in groups for word in group]
+        script = _script_of(words)
+        brought = self._brought(container, volumes, "\n".join(word.value for word in words))
+        # What an alias brings stands where its anchor does, and there it has been written already.
+        at = here if any(id(word) in self.written for word in words) else None
+        self.written.update(map(id, words))
+        first = at or (groups[-1][0].start_mark.line + 1 if groups else here)
+        first = min(first, *(one.start_mark.line + 2 for one in brought)) if brought else first
+        # A variable is set before it is used, though its line may stand below.
+        used = self.ahead or any("$" in word.value for word in (*words, *brought))
+        given = [one for name in _VARIABLES for one in _variables(own.get(name), self.sources)]
+        stated = {name for _, name, _ in given}
+        taken = ((node.start_mark.line + 1, name, node.value) for node, name in self.sources.all_of(own.get("envFrom")))
+        given = [one for one in (*(one for one in taken if one[1] not in stated), *given) if NAME.fullmatch(one[1])]
+        for line, name, value in (*((first, *one) for one in self.filled if words and one[0] not in stated), *given):
+            there = self.lines.setdefault(min(line, first) if used else line, [])
+            export = f"export {name}={shlex.quote(' '.join(value.split()))}"
+            if export not in there:
+                there.append(export)
+        for one in brought:
+            if id(one) not in self.written:
+                self.written.add(id(one))
+                _write_script(one, self.lines, None)
+        if script is not None:
+            _write_script(script, self.lines, at)
+        elif words:
+            _write_command(words, self.lines, at)
+
+    def _brought(self, container: yaml.Node, volumes: yaml.Node | None, commands: str) -> list[yaml.ScalarNode]:
+        """Scripts of ConfigMaps that the commands start; what else they name, and what that names, is kept as a file."""
+        found = self.sources.files(container, volumes, commands)
+        for _ in range(MOST_DEEP):
+            named = "\n".join((commands, *(one.value for one in found.values())))
+            found = self.sources.files(container, volumes, named)
+        for path, one in found.items():
+            if not _is_script(path, one):
+                self.files[path] = File(one.value, one.start_mark.line + (2 if one.style == "|" else 1))
+        return [one for path, one in found.items() if _is_script(path, one)]
 
 
-def _write(container: yaml.MappingNode, lines: Lines, written: set[int], filled: list[tuple[str, str]]) -> None:
-    parts, here = _parts(container), container.start_mark.line + 1
-    groups = [group for name in _COMMANDS if (group := _words(parts.get(name)))]
-    words = [word for group in groups for word in group]
-    script = _script_of(words)
-    # What an alias brings stands where its anchor does, and there it has been written already.
-    at = here if any(id(word) in written for word in words) else None
-    written.update(map(id, words))
-    first = at or (groups[-1][0].start_mark.line + 1 if groups else here)
-    # A variable is set before it is used, though its line may stand below.
-    used = any("$" in word.value for word in words)
-    own = [one for name in _VARIABLES for one in _variables(parts.get(name))]
-    given = {name for _, name, _ in own}
-    for line, assigned, value in (*((first, *one) for one in filled if words and one[0] not in given), *own):
-        there = lines.setdefault(min(line, first) if used else line, [])
-        export = f"export {assigned}={shlex.quote(' '.join(value.split()))}"
-        if export not in there:
-            there.append(export)
-    if script is not None:
-        _write_script(script, lines, at)
-    elif words:
-        _write_command(words, lines, at)
+def _is_script(path: str, node: yaml.ScalarNode) -> bool:
+    return path.endswith((".sh", ".bash")) or node.value.startswith("#!")
 
 
 def _script_of(words: list[yaml.ScalarNode]) -> yaml.ScalarNode | None:
@@ -126,23 +191,23 @@ def _script_of(words: list[yaml.ScalarNode]) -> yaml.ScalarNode | None:
     return None
 
 
-def _variables(node: yaml.Node | None) -> Iterator[tuple[int, str, str]]:
+def _variables(node: yaml.Node | None, sources: Sources) -> Iterator[tuple[int, str, str]]:
     """Line, name and value: of a list of names and values, of a list of `NAME=value`, or of a mapping."""
-    given = [(value, name, value.value) for name, value in _parts(node).items() if isinstance(value, yaml.ScalarNode)]
-    for one in _items(node):
-        parts = _parts(one)
+    for name, value in parts(node).items():
+        if isinstance(value, yaml.ScalarNode):
+            yield value.start_mark.line + 1, name, value.value
+    for one in items(node):
+        own = parts(one)
+        named = plain(own.get("name"))
         if isinstance(one, yaml.ScalarNode) and "=" in one.value:
-            name, _, text = one.value.partition("=")
-            given.append((one, name, text))
-        elif isinstance(named := parts.get("name"), yaml.ScalarNode) and isinstance(value := parts.get("value"), yaml.ScalarNode):
-            given.append((value, named.value, value.value))
-    for place, name, text in given:
-        if re.fullmatch(r"[A-Za-z_]\w*", name):
-            yield place.start_mark.line + 1, name, text
+            name, _, stated = one.value.partition("=")
+            yield one.start_mark.line + 1, name, stated
+        elif taken := own.get("value") if "value" in own else sources.value(named, own.get("valueFrom")):
+            yield taken.start_mark.line + 1, named, plain(taken)
 
 
 def _words(node: yaml.Node | None) -> list[yaml.ScalarNode]:
-    given = [node] if isinstance(node, yaml.ScalarNode) else _items(node)
+    given = [node] if isinstance(node, yaml.ScalarNode) else items(node)
     return [word for word in given if isinstance(word, yaml.ScalarNode) and word.value.strip()]
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from perfkit.config.dialects._started import Started, started
 from perfkit.config.dialects._unread import unread_program
 from perfkit.config.dialects.dialect import Dialect, Document
-from perfkit.config.dialects.manifests import as_script
+from perfkit.config.dialects.manifests import Manifest, manifest_of
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
@@ -37,12 +37,12 @@ def recognised(document: Document) -> tuple[Dialect, ...]:
 
 def read_document(document: Document) -> Plan:
     """The plan of a document whose dialect is recognised by content; of a manifest, of the script that its containers run."""
-    if (script := as_script(document.text)) != document.text:
-        note = say("read from a manifest of containers: what is written is the script that they run")
-        return _with_note(read_document(replace(document, text=script)), note)
+    if (manifest := manifest_of(document.text)).script != document.text:
+        held = {path: file.text for path, file in manifest.files.items()}
+        return _with_notes(read_document(replace(document, text=manifest.script, held=held)), _notes(manifest))
     found = recognised(document)
     begun = started(document.text, document.path) if not found or any(one.launched_with for one in found) else None
-    if begun and (not found or (_takes_options(begun) and not _is_python(document.text))):
+    if begun and (not found or (_takes_options(document, begun) and not _is_python(document.text))):
         return _read_started(document, begun)
     if not found:
         if why := unread_program(document.text):
@@ -55,18 +55,27 @@ def read_document(document: Document) -> Plan:
     return found[0].read(document)
 
 
-def _with_note(plan: Plan, note: str) -> Plan:
+def _notes(manifest: Manifest) -> tuple[str, ...]:
+    note = say("read from a manifest of containers: what is written is the script that they run")
+    return (note, manifest.told()) if manifest.unknown else (note,)
+
+
+def _with_notes(plan: Plan, notes: tuple[str, ...]) -> Plan:
     document = plan.document
-    return plan if document is None else replace(plan, document=replace(document, notes=(*document.notes, note)))
+    return plan if document is None else replace(plan, document=replace(document, notes=(*document.notes, *notes)))
 
 
-def _takes_options(begun: Started) -> bool:
-    """Whether what looks like a configuration are options beside a file that lies here, of a program that takes both."""
-    if begun.file is None:
-        return False
-    text = begun.file.read_text(encoding="utf-8", errors="replace")
-    found = recognised(Document(name=begun.named, text=text, path=begun.file))
+def _takes_options(document: Document, begun: Started) -> bool:
+    """Whether what looks like a configuration are options beside a file that is here, of a program that takes both."""
+    found = recognised(_file_of(document, begun))
     return len(found) == 1 and bool(found[0].launched_with)
+
+
+def _file_of(document: Document, begun: Started) -> Document:
+    """The file of settings that a script starts a training with, which came along or lies beside it; else an empty one."""
+    if (text := document.came_with(begun.named)) is None and begun.file is not None:
+        text, document = begun.file.read_text(encoding="utf-8", errors="replace"), replace(document, path=begun.file)
+    return replace(document, name=begun.named, text=text or "")
 
 
 def _is_python(text: str) -> bool:
@@ -79,14 +88,15 @@ def _is_python(text: str) -> bool:
 
 
 def _read_started(document: Document, begun: Started) -> Plan:
-    """The plan of the file of settings that a script starts a training with, where it lies beside it."""
-    text = "" if begun.file is None else begun.file.read_text(encoding="utf-8", errors="replace")
-    file = replace(document, name=begun.named, text=text, path=begun.file)
+    """The plan of the file of settings that a script starts a training with, where it is here."""
+    file = _file_of(document, begun)
     found = recognised(file)
     if len(found) != 1:
         raise InputError(document.name, [begun.told()])
     dialect = found[0]
-    anew = begun.changes({key for key, value in dialect.parse(text, begun.named).values.items() if not isinstance(value, Mapping)})
+    anew = begun.changes(
+        {key for key, value in dialect.parse(file.text, begun.named).values.items() if not isinstance(value, Mapping)}
+    )
     counted = begun.counted(dialect.launched_with)
     own, _ = dialect.edit(file, anew)
     changed, _ = dialect.edit(replace(file, text=own), counted)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfkit.config.dialects.manifests import as_script
+from perfkit.config.dialects.manifests import Manifest, manifest_of
 from perfkit.config.dialects.registry import dialect_named
 from perfkit.config.dialects.table import problems_of_rows, read_table
 from perfkit.config.dialects.table_file import read_frame
@@ -43,6 +43,7 @@ UNREADABLE = "unreadable-config"
 SYNTAX = "syntax-error"
 PLACE = "key-without-parents"
 PLAN = "plan-invalid"
+FILLED_IN = "filled-in-elsewhere"
 
 Progress = Callable[[str, int, int], None]
 
@@ -160,8 +161,9 @@ class _Run:
         """Check one text as everything that its name and content make it; `path` is where it lies, with what it refers to."""
         before = sum(self.checked.values())
         suffix = _suffix(Path(file))
-        if suffix in PIECES and (script := as_script(text)) != text:
-            suffix, text = MANIFEST, script
+        if suffix in PIECES and (manifest := manifest_of(text)).script != text:
+            self._brought(file, manifest)
+            suffix, text = MANIFEST, manifest.placed
 
         def wants(kind: Kind, by_name: bool) -> bool:
             return by_name if kinds is None else kind in kinds
@@ -234,6 +236,16 @@ class _Run:
                     message=message,
                     fix=say("write it below {parents}:", parents=parents),
                 )
+            )
+
+    def _brought(self, file: str, manifest: Manifest) -> None:
+        """Check the files of settings that a manifest brings along, with its lines; say what it leaves to its cluster."""
+        for one in manifest.files.values():
+            self.text(file, "\n" * (one.line - 1) + one.text, is_named=False)
+        if manifest.unknown:
+            fix = say("write the value, or put its ConfigMap into this file")
+            self.problems.append(
+                Problem(rule=FILLED_IN, severity="information", file=file, line=None, key="", message=manifest.told(), fix=fix)
             )
 
     def _config(self, file: str, text: str, dialect: str, path: Path | None = None) -> None:

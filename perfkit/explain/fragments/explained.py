@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.config.dialects.manifests import as_script
+from perfkit.config.dialects.manifests import manifest_of
 from perfkit.config.fragments.repair import braced, readable
 from perfkit.config.fragments.secrets import masked
 from perfkit.config.lint.check import SEVERITIES, Problem
@@ -97,8 +97,8 @@ def explain_fragment(text: str, plan: Plan | None = None, *, name: str = "pasted
         raise InputError(
             name, [f"has {len(text)} characters; a fragment has at most {MAX_CHARACTERS}. Load a file with perfkit.load"]
         )
-    script = as_script(text)
-    shown, num_secrets = masked(script)
+    manifest = manifest_of(text)
+    shown, num_secrets = masked(manifest.placed)
     read = readable(shown)
     shown, num_torn = masked(read.text)  # of names that invisible characters had torn
     num_secrets += num_torn
@@ -106,8 +106,10 @@ def explain_fragment(text: str, plan: Plan | None = None, *, name: str = "pasted
     notes = (
         [say("secrets masked, of which the value is neither kept nor shown: {number}", number=num_secrets)] if num_secrets else []
     )
-    if script != text:
+    if manifest.script != text:
         notes.append(say("a manifest of containers, read as the script that they run"))
+    if manifest.unknown:
+        notes.append(manifest.told())
     parts: list[Part] = []
     prose: list[tuple[int, str]] = []
     for kind, piece in _pieces(repaired.text, replace(Piece(text="", name=name), plan=plan)):

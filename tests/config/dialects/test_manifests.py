@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from perfkit.config.dialects.args import parse
-from perfkit.config.dialects.manifests import as_script
+from perfkit.config.dialects.manifests import manifest_of
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.dialects.read import read_text
 from perfkit.config.lint import lint, lint_text
 from perfkit.config.lint.subjects import environment_of
+from perfkit.core.errors import InputError
 from perfkit.explain.fragments import explain_fragment
 
 COMMANDS = (
@@ -92,7 +93,7 @@ def _compose(command: str, how: str) -> str:
 @pytest.mark.parametrize("how", ["list", "parts", "shell"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split()[0])
 def test_a_manifest_says_what_its_command_in_a_script_says(command: str, how: str, manifest):
-    script = as_script(manifest(command, how))
+    script = manifest_of(manifest(command, how)).placed
     assert parse(script, "job.yaml", FLAGS, LISTS).values == parse(command, "run.sh", FLAGS, LISTS).values
     assert {one.name: one.value for one in environment_of("job.yaml", script).variables} == VARIABLES
 
@@ -143,9 +144,9 @@ def test_the_replicas_of_a_training_job_are_its_nodes(launch: str, spec: dict, d
 
 
 def test_replicas_that_are_not_stated_say_nothing():
-    assert "WORLD_SIZE" not in as_script(JOB)
-    assert "PET_NNODES" not in as_script(_training_job("torchrun train.py", master="", worker="many"))
-    assert "WORLD_SIZE" not in as_script(_training_job("torchrun train.py", master=""))  # which a master alone brings
+    assert "WORLD_SIZE" not in manifest_of(JOB).placed
+    assert "PET_NNODES" not in manifest_of(_training_job("torchrun train.py", master="", worker="many")).placed
+    assert "WORLD_SIZE" not in manifest_of(_training_job("torchrun train.py", master="")).placed  # which a master alone brings
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_replicas_that_are_not_stated_say_nothing():
     ],
 )
 def test_what_runs_nothing_stays_as_it_is(text: str):
-    assert as_script(text) == text
+    assert manifest_of(text).placed == text
 
 
 def test_a_file_of_a_manifest_is_checked_as_one(tmp_path: Path):
@@ -245,7 +246,7 @@ services: # all
 
 @pytest.mark.parametrize("text", [MOE, ALPHABETIC, QUOTED, ALIAS, MERGED, MERGED.replace("\n", "\r\n")])
 def test_manifests_in_other_orders_and_forms_run_the_same(text: str):
-    script = as_script(text)
+    script = manifest_of(text).placed
     found = parse(script, "job.yaml", FLAGS, LISTS)
     assert found.values["num_layers"] == 4
     assert found.repeated == []
@@ -262,3 +263,134 @@ def test_a_plan_from_a_manifest_says_that_a_script_is_written():
     plan = read_text(_pod(f"{COMMANDS[1]} {BF16}", "list"), "job.yaml")
     assert plan.document is not None
     assert any("manifest" in note for note in plan.document.notes)
+
+
+SETTINGS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data:
+  train.yaml: |
+    model_name_or_path: meta-llama/Llama-2-7b-hf
+    stage: sft
+    finetuning_type: full
+    cutoff_len: 4096
+    per_device_train_batch_size: 2
+    gradient_accumulation_steps: 4
+    bf16: true
+    deepspeed: /etc/job/ds.json
+  ds.json: |
+    {"zero_optimization": {"stage": 2}}
+  run.sh: |
+    #!/bin/bash
+    export HCCL_BUFFSIZE=400
+    cd /etc/job && llamafactory-cli train train.yaml
+  NODES: "4"
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: hub}
+stringData: {HF_TOKEN: hf_abcdefghijklmnopqrstuvwx, plain: a-word-nobody-may-see}
+---
+"""
+
+
+def _job(container: str, volumes: str = "[{name: a, configMap: {name: settings}}]") -> str:
+    """A job with one container, after the ConfigMap and the Secret."""
+    return f"{SETTINGS}apiVersion: v1\nkind: Pod\nspec:\n  volumes: {volumes}\n  containers:\n  - name: train\n{container}"
+
+
+def _taken(name: str, source: str) -> str:
+    return f"    - {{name: {name}, valueFrom: {{{source}}}}}\n"
+
+
+MOUNTED = "    volumeMounts: [{name: a, mountPath: /etc/job/}]\n"
+COMMANDS_OF_FILE = {
+    "a script": "    command: [bash, /etc/job/run.sh]\n",
+    "a script by itself": "    command: [/etc/job/run.sh]\n",
+    "a script in a shell": "    command: [sh, -c, 'pip install x && bash /etc/job/run.sh']\n",
+    "a file": "    command: [llamafactory-cli, train, /etc/job/train.yaml]\n",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS_OF_FILE.values(), ids=COMMANDS_OF_FILE)
+def test_files_and_variables_of_a_config_map_count(command: str):
+    env = "    env:\n" + _taken("NNODES", "configMapKeyRef: {name: settings, key: NODES}")
+    plan = read_text(_job(command + MOUNTED + env), "job.yaml")
+    assert (plan.num_devices, plan.workload.micro_batch_size, plan.parallel.optimizer_shard_level) == (32, 2, 2)
+    assert not [note for note in plan.document.notes if note.startswith("not known")]
+
+
+@pytest.mark.parametrize(
+    ("mount", "volumes"),
+    [
+        ("{name: a, mountPath: /x/t.yaml, subPath: train.yaml}", "[{name: a, configMap: {name: settings}}]"),
+        ("{name: a, mountPath: /x}", "[{name: a, configMap: {name: settings, items: [{key: train.yaml, path: t.yaml}]}}]"),
+        (
+            "{name: a, mountPath: /x}",
+            "[{name: a, projected: {sources: [{configMap: {name: settings, items: [{key: train.yaml, path: t.yaml}]}}]}}]",
+        ),
+    ],
+)
+def test_a_file_lies_where_it_is_mounted(mount: str, volumes: str):
+    container = f"    command: [llamafactory-cli, train, /x/t.yaml]\n    volumeMounts: [{mount}]\n"
+    assert read_text(_job(container, volumes), "job.yaml").workload.seq_length == 4096
+    with pytest.raises(InputError, match="open that file"):
+        read_text(_job(container.replace("/x/t.yaml]", "/y/u.yaml]"), volumes), "job.yaml")
+
+
+def test_problems_of_files_of_a_config_map_have_the_lines_of_the_manifest():
+    text = _job(COMMANDS_OF_FILE["a script"] + MOUNTED).replace("cutoff_len: 4096", "cutoff_len: 4O96").replace("=400", "=4OO")
+    lines = text.splitlines()
+    assert {(one.rule, one.line) for one in lint_text("job.yaml", text).problems if one.severity == "error"} == {
+        ("value-unreadable", 1 + next(at for at, line in enumerate(lines) if "4O96" in line)),
+        ("variable-unreadable", 1 + next(at for at, line in enumerate(lines) if "4OO" in line)),
+    }
+
+
+def test_all_variables_of_a_config_map_count_under_those_of_the_container():
+    sizes = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: sizes}\ndata: {SEQ: '4096', LAYERS: '32'}\n---\n"
+    command = f"torchrun train.py --seq-length $M_SEQ --num-layers $M_LAYERS {BF16.partition(' ')[2]}"
+    container = f"""\
+    envFrom: [{{prefix: M_, configMapRef: {{name: sizes}}}}]
+    env: [{{name: M_SEQ, value: '8192'}}]
+    command: [sh, -c, '{command}']
+"""
+    plan = read_text(sizes + _job(container), "job.yaml")
+    assert (plan.workload.seq_length, plan.model.num_layers) == (8192, 32)
+
+
+def test_what_the_cluster_fills_in_is_named_and_a_secret_is_never_read():
+    container = (
+        COMMANDS_OF_FILE["a file"]
+        + MOUNTED.replace("]", ", {name: b, mountPath: /data}]")
+        + "    args: [--dataset_dir, /data/list.json]\n    env:\n"
+        + _taken("TOKEN", "secretKeyRef: {name: hub, key: plain}")
+        + _taken("POD_IP", "fieldRef: {fieldPath: status.podIP}")
+        + _taken("CPUS", "resourceFieldRef: {resource: limits.cpu}")
+        + _taken("GONE", "configMapKeyRef: {name: settings, key: gone}")
+        + "    envFrom: [{secretRef: {name: hub}}, {configMapRef: {name: nccl}}]\n"
+    )
+    text = _job(container, "[{name: a, configMap: {name: settings}}, {name: b, configMap: {name: lists}}]")
+    named = (
+        "TOKEN (secretKeyRef hub/plain), POD_IP (fieldRef status.podIP), CPUS (resourceFieldRef limits.cpu), "
+        "GONE (configMapKeyRef settings/gone), * (secretRef hub), * (configMapRef nccl), /data/list.json (configMap lists)"
+    )
+    plan, told = read_text(text, "job.yaml"), explain_fragment(text)
+    (found,) = [one for one in lint_text("job.yaml", text).problems if one.rule == "filled-in-elsewhere"]
+    for shown in (found.message, str(plan.document.notes), str(told.notes)):
+        assert all(one in shown for one in named.split(", "))
+    everything = f"{manifest_of(text)}{plan}{plan.document}{told.text}{told.to_dict()}"
+    assert "hf_abc" not in everything
+    assert "a-word-nobody-may-see" not in everything
+
+
+def test_variables_below_a_command_are_set_before_it():
+    pod = SETTINGS.partition("data:")[0].replace("ConfigMap", "Pod") + (
+        "spec:\n  containers:\n  - command: [torchrun, --nproc_per_node, '8', t.py, --seq-length, '4096', "
+        f"{', '.join(BF16.split())}]\n    env: [{{name: PET_NNODES, value: '2'}}]\n"
+    )
+    assert read_text(pod, "job.yaml").num_devices == 16
+    assert manifest_of(pod).placed.splitlines().index("export PET_NNODES=2") == pod.splitlines().index(
+        "    env: [{name: PET_NNODES, value: '2'}]"
+    )
