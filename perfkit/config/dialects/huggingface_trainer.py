@@ -59,7 +59,8 @@ def read(document: Document) -> Plan:
         reading.default("dtype", "bfloat16: bf16 is on here unless it is switched off")
     if swift and not options.has("train_type", "tuner_type"):
         reading.default(
-            "train_type", "lora: the program's own; adapters alone are trained, and all weights are counted as if they were"
+            "train_type",
+            "lora: the program's own; adapters alone are trained; time and memory are estimated too high, as if all weights were",
         )
     packed = options.flag("packing", default=options.has("block_size") != "")
     on_all = options.raw("nproc_per_node") in ("gpu", "auto") or options.has("deepspeed", "fsdp") != ""

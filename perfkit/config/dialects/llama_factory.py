@@ -30,7 +30,7 @@ OWN = re.compile(
 METHODS = ("full", "lora", "freeze", "oft")
 STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 USUAL_LENGTH = 2048
-TUNED = "lora: the program's own; adapters alone are trained, and all weights are counted as if they were"
+TUNED = "lora: the program's own; adapters alone are trained; time and memory are estimated too high, as if all weights were"
 HEADER = "# Settings of a step; data, template, checkpoints and learning rate are still to be added.\n"
 
 

@@ -39,7 +39,7 @@ OTHER_FAMILY = re.compile(
     r"^(?:(?:model|dataset|training|accelerate|train)_config[ \t]*:"
     r"|(?:_target_|train|ddp|comm_overlap|mixed_precision|parallelism|system|exp_manager|step_scheduler)[ \t]*:"
     r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size"
-    r"|[ \t]+(?:fsdp_modules|fsdp_size|ep_fsdp_size)[ \t]*:)",
+    r"|[ \t]+(?:fsdp_modules|fsdp_size|ep_fsdp_size|_component_)[ \t]*:)",
     re.MULTILINE | re.DOTALL,
 )
 MODES = {0: "data_parallel", 1: "semi_auto_parallel", 2: "auto_parallel", 3: "hybrid_parallel"}
@@ -293,8 +293,6 @@ def _swapped(config: Section, layers: Counts, recompute: RecomputePlan) -> Recom
 def _remarks(top: Section, config: Section) -> None:
     """Notes on settings that change what the figures mean."""
     reading = top.reading
-    if config.raw("pet_config"):
-        reading.note("pet_config: only some parameters are trained; all counts are of the whole model")
     if top.section("swap_config").flag("swap", default=False):
         reading.note("swap_config is on: recompute lists then hold layer indices, which are read as counts here")
     if top.word("run_mode", default="train").startswith("predict"):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from perfkit.config.dialects._started import Started, started
-from perfkit.config.dialects._unread import unread_program
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.config.dialects.manifests import Manifest, manifest_of
+from perfkit.config.dialects.unread import unread_program
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan

@@ -18,6 +18,7 @@ from perfkit.config.dialects.manifests import Manifest, manifest_of
 from perfkit.config.dialects.registry import dialect_named
 from perfkit.config.dialects.table import problems_of_rows, read_table
 from perfkit.config.dialects.table_file import read_frame
+from perfkit.config.dialects.unread import unread_program
 from perfkit.config.fragments.place import Placed, placed
 from perfkit.config.fragments.repair import as_yaml
 from perfkit.config.lint.check import SEVERITIES, Check, Found, Kind, LintReport, Problem
@@ -173,7 +174,8 @@ class _Run:
         dialect = dialect_of(file, text) if wants("config", suffix in (*CONFIGS, TABLE, SOURCE)) else ""
         if dialect and suffix == SOURCE and dialect_named(dialect).suffix != SOURCE:
             dialect = ""  # options that a program declares, or shows in its usage, start nothing
-        piece = placed(text) if not dialect and suffix in PIECES and kinds is None else None
+        unread = "" if dialect else unread_program(text)
+        piece = placed(text) if not (dialect or unread) and suffix in PIECES and kinds is None else None
         if dialect == "table":
             self._table(file, text)
         elif dialect:
@@ -187,7 +189,9 @@ class _Run:
         if wants("log", suffix == ".log" or (suffix == ".txt" and not dialect)):
             self._run("log", file, Text(file=file, text=text))
         if is_named and sum(self.checked.values()) == before:
-            self.skipped.append((file, "is no configuration, environment, Python file, notebook or log that perfkit knows"))
+            self.skipped.append(
+                (file, unread or "is no configuration, environment, Python file, notebook or log that perfkit knows")
+            )
 
     def _code(self, file: str, text: str) -> None:
         try:

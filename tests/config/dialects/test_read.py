@@ -11,6 +11,7 @@ import pytest
 from perfkit import read_config
 from perfkit.config.dialects.read import MAX_BYTES, read_text
 from perfkit.config.dialects.registry import dialects
+from perfkit.config.lint import lint
 from perfkit.core.errors import InputError
 
 SAMPLES = Path(__file__).parents[3] / "data" / "configs"
@@ -110,3 +111,24 @@ def test_options_of_the_launch_line_that_win_over_the_file_are_told():
     text = f"torchrun $ARGS train_fsdp2.py qwen3.yaml \\\n  {options}\n"
     with pytest.raises(InputError, match=r"win over it: parallel\.fsdp_size, training\.per_device_train_batch_size$"):
         read_text(text, "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        (
+            "lora.yaml",
+            "model:\n  _component_: torchtune.models.llama3_1.lora_llama3_1_8b\n  lora_rank: 8\nbatch_size: 2\n"
+            "gradient_accumulation_steps: 8\n",
+            "a recipe of torchtune",
+        ),
+        ("adapter_config.json", '{"peft_type": "LORA", "r": 16, "target_modules": ["q_proj"]}', "an adapter of PEFT"),
+    ],
+)
+def test_a_file_of_a_program_that_is_not_read_is_no_other_programs_file(name: str, text: str, named: str, tmp_path):
+    with pytest.raises(InputError, match=named):
+        read_text(text, name)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    report = lint(tmp_path / name)
+    assert report.problems == ()
+    assert [named in reason for _, reason in report.skipped] == [True]
