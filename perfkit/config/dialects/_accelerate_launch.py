@@ -20,6 +20,16 @@ STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hy
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 KINDS = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP"}
 OF_ENGINE = ("zero_stage", "offload_optimizer_device", "offload_param_device", "deepspeed_config_file")
+OF_FSDP = ("fsdp_sharding_strategy", "fsdp_offload_params", "fsdp_activation_checkpointing", "fsdp_reshard_after_forward")
+SIZES = ("tp_size", "cp_size", "sp_size", "dp_shard_size", "dp_replicate_size")
+"""Of groups of devices (`parallelism_config`), behind the group's own name."""
+READ = {
+    "": ("num_processes", "mixed_precision", "distributed_type", "fsdp_config", "deepspeed_config", "parallelism_config"),
+    "fsdp_config": OF_FSDP,
+    "deepspeed_config": OF_ENGINE,
+    "parallelism_config": tuple(f"parallelism_config_{name}" for name in (*SIZES, "cp_backend", "sp_backend")),
+}
+"""Keys of a file that are read, by the group in which they stand."""
 
 
 def launched(options: Section) -> Section:
@@ -39,7 +49,7 @@ def launched(options: Section) -> Section:
         options.asked("config_file")
     if not given and "mixed_precision" not in stated:
         return options
-    options.asked(*KINDS, *stated)
+    options.asked(*KINDS, *stated, *SIZES)
     found = _as_arguments(given, stated)
     if any(options.values.get(key) is True for key in ("bf16", "fp16")):  # the Trainer tells accelerate, not the other way round
         found = {key: value for key, value in found.items() if key not in PRECISIONS}
@@ -49,6 +59,11 @@ def launched(options: Section) -> Section:
 def _as_arguments(given: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     """The file's values, and the options that win over them, by the names of a Trainer."""
     found = {"num_processes": given["num_processes"]} if isinstance(given.get("num_processes"), int) else {}
+    found |= _groups(_section(given, "parallelism_config"))
+    if others := {
+        group: kept for group, read in READ.items() if (kept := _others(_section(given, group) if group else given, read))
+    }:
+        found["accelerate"] = {**others.pop("", {}), **others}  # what is not read is named by what it decides
     precision = str(stated.get("mixed_precision", given.get("mixed_precision", "")))
     if precision in PRECISIONS:
         found[PRECISIONS[precision]] = True
@@ -65,6 +80,18 @@ def _section(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _others(given: Mapping[str, Any], read: tuple[str, ...]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key not in read}
+
+
+def _groups(given: Mapping[str, Any]) -> dict[str, Any]:
+    """How devices are grouped: sequences are shared by exchanging heads under DeepSpeed, else around a ring."""
+    sizes = {name: size for name in SIZES if isinstance(size := given.get(f"parallelism_config_{name}"), int) and size > 1}
+    if "sp_size" in sizes or given.get("parallelism_config_cp_backend") == "deepspeed":
+        return {**sizes, "sequence_parallel_mode": "ulysses"}
+    return {**sizes, "sequence_parallel_mode": "ring"} if "cp_size" in sizes else sizes
+
+
 def _engine(given: Mapping[str, Any]) -> dict[str, Any]:
     if file := given.get("deepspeed_config_file"):
         return {"deepspeed": file}
@@ -79,6 +106,5 @@ def _engine(given: Mapping[str, Any]) -> dict[str, Any]:
 def _fsdp(given: Mapping[str, Any]) -> dict[str, Any]:
     strategy = str(given.get("fsdp_sharding_strategy", "1")).lower()
     words = [STRATEGIES.get(strategy, strategy), *(["offload"] if given.get("fsdp_offload_params") is True else [])]
-    keys = ("fsdp_activation_checkpointing", "fsdp_reshard_after_forward")
-    kept = {key: given[key] for key in keys if isinstance(given.get(key), bool)}
+    kept = {key: given[key] for key in OF_FSDP[2:] if isinstance(given.get(key), bool)}
     return {"fsdp": words, "fsdp_config": kept}

@@ -90,8 +90,8 @@ def plan_of(options: Section, job: Job) -> Plan:
     found = model_beside(reading, MODEL[0], "" if "$" in named else named)
     sharing = sharing_of(options, job.batch)
     engine = sharing.engine
-    tensor = engine.tensor if engine else 1
-    context = max(options.positive_int("sequence_parallel_size", "cp_size", default=1), engine.context if engine else 1)
+    tensor = max(options.positive_int("tp_size", default=1), engine.tensor if engine else 1)
+    context = max(options.positive_int("sequence_parallel_size", "cp_size", "sp_size", default=1), engine.context if engine else 1)
     stages = engine.stages if engine else 1
     devices = _devices(options, job.devices)
     replicas, rest = divmod(devices, tensor * context * stages)
@@ -165,6 +165,7 @@ def _devices(options: Section, usual: int) -> int:
     """
     each, stated, together, world = (_first(options, keys) for keys in (EACH, NODES, ALL, WORLD))
     asked, held = (_first(options, (key,)) for key in (_slurm.NODES, _slurm.DEVICES))
+    options.asked(*VISIBLE)  # they count only where no launcher does
     if together:
         return together
     nodes = stated or (1 if options.has(*OF_LAUNCHER) else asked) or 1

@@ -170,10 +170,18 @@ def _of_fsdp(options: Section, value: object) -> Sharing:
     return Sharing(
         framework="fsdp",
         level=0 if kind == "no_shard" else level,
-        inside=NODE if kind.startswith("hybrid") else 0,
+        inside=_shared_inside(options, kind),
         repeats=repeats,
         unread=(("fsdp: offload", moved),) if "offload" in words else (),
     )
+
+
+def _shared_inside(options: Section, kind: str) -> int:
+    """Devices of a group that shares, of which there are several; 0 for all."""
+    shared = options.positive_int("dp_shard_size", default=1)
+    if options.positive_int("dp_replicate_size", default=1) > 1:
+        return shared
+    return NODE if kind.startswith("hybrid") else 0
 
 
 def with_settings_beside(options: Section) -> Section:

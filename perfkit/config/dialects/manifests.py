@@ -25,7 +25,12 @@ _CONTAINERS = ("containers", "initContainers")
 _VARIABLES = ("env", "environment")
 _COMMANDS = ("entrypoint", "command", "args")
 """In the order in which the words of the command line stand."""
-MOST_TOLD, MOST_DEEP = 20, 2
+MOST_TOLD, MOST_DEEP, MOST_DEVICES = 20, 2, 64
+VISIBLE = {
+    "nvidia.com/gpu": "CUDA_VISIBLE_DEVICES",
+    "amd.com/gpu": "CUDA_VISIBLE_DEVICES",
+    "huawei.com/Ascend": "ASCEND_RT_VISIBLE_DEVICES",
+}
 NAME = re.compile(r"[A-Za-z_]\w*")
 _SHELL = re.compile(r"(?:.*/)?(?:ba|z)?sh")
 
@@ -149,7 +154,8 @@ class _Writer:
         stated = {name for _, name, _ in given}
         taken = ((node.start_mark.line + 1, name, node.value) for node, name in self.sources.all_of(own.get("envFrom")))
         given = [one for one in (*(one for one in taken if one[1] not in stated), *given) if NAME.fullmatch(one[1])]
-        for line, name, value in (*((first, *one) for one in self.filled if words and one[0] not in stated), *given):
+        filled = (*self.filled, *_devices(own)) if self.ahead else self.filled
+        for line, name, value in (*((first, *one) for one in filled if words and one[0] not in stated), *given):
             there = self.lines.setdefault(min(line, first) if used else line, [])
             export = f"export {name}={shlex.quote(' '.join(value.split()))}"
             if export not in there:
@@ -173,6 +179,14 @@ class _Writer:
             if not _is_script(path, one):
                 self.files[path] = File(one.value, one.start_mark.line + (2 if one.style == "|" else 1))
         return [one for path, one in found.items() if _is_script(path, one)]
+
+
+def _devices(container: Mapping[str, yaml.Node]) -> Iterator[tuple[str, str]]:
+    """The variable that says which devices a container sees: as many as it may have, by the resources of their makers."""
+    for resource, count in parts(parts(container.get("resources")).get("limits")).items():
+        variable = next((variable for maker, variable in VISIBLE.items() if resource.startswith(maker)), "")
+        if variable and 0 < (number := _count(count)) <= MOST_DEVICES:
+            yield variable, ",".join(map(str, range(number)))
 
 
 def _is_script(path: str, node: yaml.ScalarNode) -> bool:

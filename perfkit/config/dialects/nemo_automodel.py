@@ -6,6 +6,7 @@ Keys and defaults are those of `NVIDIA-NeMo/Automodel nemo_automodel/components/
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -48,8 +49,9 @@ def read(document: Document) -> Plan:
     )
     found = model_beside(reading, "model.pretrained_model_name_or_path", folder)
     tensor, context, stages = (groups.positive_int(f"{name}_size", default=1) for name in ("tp", "cp", "pp"))
-    replicas, copies = _replicas(reading, groups, tensor * context * stages), groups.positive_int("dp_replicate_size", default=1)
     experts = groups.positive_int("ep_size", default=1)
+    replicas = _replicas(reading, groups, tensor * context * stages, experts // math.gcd(experts, context))
+    copies = groups.positive_int("dp_replicate_size", default=1)
     if replicas % copies:
         reading.problem("distributed.dp_replicate_size", f"{copies} does not divide {replicas} replicas")
     alone = _strategy(groups) == "ddp"
@@ -113,13 +115,14 @@ def _strategy(groups: Section) -> str:
     return "ddp" if word.lower().startswith("ddp") else "fsdp2"
 
 
-def _replicas(reading: Reading, groups: Section, one: int) -> int:
-    """Replicas; where the file leaves their number to the launcher, those of 8 devices."""
+def _replicas(reading: Reading, groups: Section, one: int, together: int) -> int:
+    """Replicas; where the file leaves their number to the launcher, those of 8 devices, or as many as hold all experts."""
     if not isinstance(groups.values.get("dp_size"), str) and groups.has("dp_size"):
         return groups.positive_int("dp_size", default=1)
     groups.asked("dp_size")
-    replicas = max(1, USUAL_DEVICES // one)
-    reading.default("data_parallel_size", f"{replicas}: the file shares over all devices; 8 of them are taken, or one replica's")
+    replicas = math.ceil(max(1, USUAL_DEVICES // one) / together) * together
+    told = "the file shares over all devices; 8 of them are taken, or the fewest with room for its groups"
+    reading.default("data_parallel_size", f"{replicas}: {told}")
     return replicas
 
 

@@ -1,7 +1,7 @@
 """Facts: the sizes that checks compare, as a configuration states them, whatever its dialect, also where it makes no valid plan.
 
 Names are those of the plan; `keys` has the key or option of each, for messages and lines. A size that is not stated is its default.
-Anything that is no whole number (an unresolved `$VAR`) counts as not stated.
+A size that only the caller of the file knows (`$VAR`) is none, and nothing follows from it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Facts:
 
 
 class _StatedFacts(Facts):
-    """The facts of a piece of a configuration: what it does not state cannot be asked for."""
+    """The facts of a piece of a configuration, or of one that leaves sizes open: what is not known cannot be asked for."""
 
     def __getattribute__(self, name: str) -> Any:
         if name in SIZES and name not in object.__getattribute__(self, "keys")[STATED].split():
@@ -106,8 +106,20 @@ def facts_of(config: Config) -> Facts | None:
         found["micro_batches"] = config.plan.num_micro_batches if config.plan is not None else 0
         keys.setdefault("micro_batches", keys.get("global_batch", ""))
     stated = {name: value for name, value in found.items() if name in Facts.__slots__}
+    left_open = {
+        name for name, candidates in names.items() if name not in stated and any(_is_open(config, key) for key in candidates)
+    }
     named = {**dict.fromkeys(Facts.__slots__, ""), **keys}
-    return Facts(**stated, keys=named) if config.whole else _StatedFacts(**stated, keys=named | {STATED: " ".join(stated)})
+    if config.whole and not left_open:
+        return Facts(**stated, keys=named)
+    known = SIZES - left_open if config.whole else stated
+    return _StatedFacts(**stated, keys=named | {STATED: " ".join(known)})
+
+
+def _is_open(config: Config, key: str) -> bool:
+    """Whether a key stands there with a value that only the caller of the file knows."""
+    value = config.get(key)
+    return isinstance(value, str) and "$" in value
 
 
 def is_on(config: Config, key: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfkit.config.dialects import edit_config, read_config, read_text, write_config
+from perfkit.config.dialects.key_effects import left_over
 from perfkit.config.lint import lint_text
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
@@ -551,3 +552,54 @@ def test_a_file_of_deepspeed_that_python_joins_is_found_by_its_name(tmp_path, na
     (tmp_path / "ds_z2.json").write_text('{"zero_optimization": {"stage": 2}}')
     (tmp_path / "run.py").write_text(TRAINED.replace("{arguments}", f"deepspeed={named}"))
     assert read_config(tmp_path / "run.py").parallel.optimizer_shard_level == 2
+
+
+GROUPS = """\
+distributed_type: {kind}
+mixed_precision: bf16
+num_processes: 8
+parallelism_config:
+{sizes}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "expected"),
+    [
+        ("FSDP", {"cp_size": 4, "dp_shard_size": 2}, (2, 1, 4, "ring", 8)),
+        ("DEEPSPEED", {"cp_size": 2, "cp_backend": "deepspeed", "dp_shard_size": 4}, (4, 1, 2, "ulysses", 8)),
+        ("FSDP", {"sp_size": 2, "sp_backend": "deepspeed"}, (4, 1, 2, "ulysses", 8)),
+        ("FSDP", {"tp_size": 2, "dp_shard_size": 2, "dp_replicate_size": 2}, (4, 2, 1, "ring", 2)),
+    ],
+)
+def test_groups_of_devices_of_accelerate_count(tmp_path, kind: str, sizes: dict[str, object], expected: tuple):
+    """Each was taken for replicas of its own: the batch of a step came out as many times too large."""
+    told = "\n".join(f"  parallelism_config_{name}: {value}" for name, value in sizes.items())
+    (tmp_path / "groups.yaml").write_text(GROUPS.format(kind=kind, sizes=told), encoding="utf-8")
+    options = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 1 --num_train_epochs 1 --max_length 4096 --packing"
+    (tmp_path / "run.sh").write_text(f"accelerate launch --config_file groups.yaml sft.py {options}\n", encoding="utf-8")
+    plan = read_config(tmp_path / "run.sh")
+    parallel = plan.parallel
+    assert (
+        parallel.data_parallel_size,
+        parallel.tensor_parallel_size,
+        parallel.context_parallel_size,
+        parallel.context_parallel_algorithm,
+        parallel.optimizer_shard_size,
+    ) == expected
+    assert plan.workload.global_batch_size == expected[0]
+    assert plan.document.unknown == ()
+
+
+@pytest.mark.parametrize("dialect", ["huggingface-trainer", "llama-factory"])
+def test_what_a_file_of_accelerate_says_and_nothing_reads_is_named(dialect: str):
+    file = {"accelerate": {"dynamo_config": {"dynamo_backend": "INDUCTOR"}, "machine_rank": 1, "new_thing": 2}}
+    left = left_over(dialect, file, ())
+    assert [key for key, _ in left.unread] == ["accelerate.dynamo_config.dynamo_backend"]
+    assert left.unknown == ("accelerate.new_thing",)
+
+
+def test_devices_that_a_launcher_counts_are_not_asked_of_the_environment():
+    options = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 1 --num_train_epochs 1"
+    plan = read_text(f"CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 sft.py {options}\n", "run.sh")
+    assert (plan.num_devices, plan.document.unknown) == (2, ())

@@ -394,3 +394,12 @@ def test_variables_below_a_command_are_set_before_it():
     assert manifest_of(pod).placed.splitlines().index("export PET_NNODES=2") == pod.splitlines().index(
         "    env: [{name: PET_NNODES, value: '2'}]"
     )
+
+
+@pytest.mark.parametrize(
+    ("limits", "devices"),
+    [("nvidia.com/gpu: 4", 8), ("huawei.com/Ascend910: '2'", 4), ("cpu: 4", 16), ("nvidia.com/gpu: many", 16)],
+)
+def test_a_container_has_the_devices_of_its_limits(limits: str, devices: int):
+    env = f"    env: [{{name: NNODES, value: '2'}}]\n    resources: {{limits: {{{limits}}}}}\n"
+    assert read_text(_job(COMMANDS_OF_FILE["a file"] + MOUNTED + env), "job.yaml").num_devices == devices

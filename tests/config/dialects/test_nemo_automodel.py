@@ -100,6 +100,14 @@ def test_model_groups_batches_and_precision():
     assert [key for key, _ in plan.document.unread] == ["distributed.pipeline.pp_schedule", "distributed.pipeline.layers_per_stage"]
 
 
+def test_a_file_that_shares_over_all_devices_has_room_for_the_groups_of_its_experts():
+    """32 of them were refused, as 8 devices were taken."""
+    moe = (("meta-llama/Llama-3.1-70B", "Qwen/Qwen3-30B-A3B"), ("tp_size: 4", "tp_size: 1"), ("pp_size: 4", "pp_size: 1"))
+    plan = of_70b(*moe, ("cp_size: 1", "cp_size: 2\n  ep_size: 64"))
+    assert (plan.parallel.data_parallel_size, plan.parallel.expert_parallel_size, plan.num_devices) == (32, 64, 64)
+    assert of_70b(*moe, ("cp_size: 1", "cp_size: 1\n  ep_size: 4")).num_devices == 8
+
+
 def test_replicas_that_are_stated_and_their_copies_count():
     plan = of_70b(("dp_size: none", "dp_size: 8\n  dp_replicate_size: 2"), ("pp_size: 4", "pp_size: 1"))
     assert (plan.num_devices, plan.parallel.optimizer_shard_size, plan.parallel.optimizer_shard_level) == (32, 4, 3)

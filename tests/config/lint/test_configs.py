@@ -88,6 +88,20 @@ def test_an_unresolved_variable_counts_as_not_stated():
     assert [problem for problem in lint_text("a.sh", text).problems if problem.rule != "plan-invalid"] == []
 
 
+def test_nothing_follows_from_a_size_that_only_the_caller_knows():
+    """It was taken for the default: sequence parallel was said to have no effect, as tensor parallel were 1."""
+    text = (
+        "torchrun pretrain_gpt.py --tensor-model-parallel-size ${{TP}} --pipeline-model-parallel-size $PP --sequence-parallel "
+        "--num-layers 94 --hidden-size 4096 --num-attention-heads {heads} --seq-length 4096 --vocab-size 151936"
+    )
+    assert {one.rule for one in lint_text("a.sh", text.format(heads=64)).problems if one.severity != "information"} == {
+        "plan-invalid"
+    }
+    assert "heads-not-divisible" not in {one.rule for one in lint_text("a.sh", text.format(heads=63)).problems}
+    known = text.replace("${{TP}}", "2").replace("$PP", "2").format(heads=63)
+    assert "heads-not-divisible" in {one.rule for one in lint_text("a.sh", known).problems}
+
+
 def test_a_megatron_script_is_checked_too():
     text = "torchrun x.py --tensor-model-parallel-size 16 "
     text += " --num-attention-heads 40 --hidden-size 5120 --num-layers 40 --seq-length 4096"
