@@ -14,13 +14,14 @@ function fill(cell, { text: texts, values, links, signs }, row) {
   cell.replaceChildren(...(href && /^\w+(?:\.ipynb)?(?:#|$)/.test(href) && text ? [el("a", { href }, text)] : parted(text ?? "")));
 }
 
-// A name without spaces that is longer goes on in the next line behind a slash, dot or underscore.
+// A name without spaces that is longer goes on in the next line behind a slash, dot or underscore; a number stays whole.
 const LONG_WORD = 14;
+const ENDS = /(?<=[/_])(?=\w)|(?<=\.)(?=[^\W\d])|(?<=\D\.)(?=\d)/;
 const FEW_ROWS_PX = 170;
 
 /** A text as nodes between which a line may end. */
 function parted(text) {
-  return /\S/.test(text) && longestWord([text]) > LONG_WORD ? text.split(/(?<=[/._])(?=\w)/).flatMap((part) => [part, el("wbr")]) : [text];
+  return /\S/.test(text) && longestWord([text]) > LONG_WORD ? text.split(ENDS).flatMap((part) => [part, el("wbr")]) : [text];
 }
 
 export class Table {

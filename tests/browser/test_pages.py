@@ -113,6 +113,10 @@ USED_WIDTH = """() => {
   return (right - left) / (innerWidth - left);
 }"""
 """The part of the window beside the list of pages that the page fills."""
+NUMBERS_PARTED = r"""() => [...document.querySelectorAll('wbr')]
+  .filter((end) => /\d\.$/.test(end.previousSibling?.data ?? '') && /^\d/.test(end.nextSibling?.data ?? ''))
+  .map((end) => end.parentElement.textContent)"""
+"""Places in numbers where a line may end."""
 LONG_NUMBERS = """() => {
   const digits = (value) => value.replace(/^[-0.]+|[.]|e.*/g, "").length;
   const values = [...document.querySelectorAll(".pk-panel input[type=number]")].map((one) => one.value);
@@ -280,6 +284,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     if os.environ.get("PERFKIT_GALLERY"):
         page.screenshot(path=GALLERY / f"{name}.png", animations="disabled")
     assert page.evaluate(LONG_NUMBERS) == []
+    assert page.evaluate(NUMBERS_PARTED) == []
     assert page.evaluate(CONTROLS_OVERLAP) == []
     assert page.evaluate(CHOICES_BELOW) == []
     assert page.evaluate(EMPTY_BESIDE) == []
