@@ -51,7 +51,8 @@ def _done(words: Sequence[str]) -> int:
     except Exception as error:
         if arguments.debug:
             raise
-        _say_error(f"unexpected {type(error).__name__}: {error}; this is a bug, run again with --debug to see where")
+        form = "unexpected {kind}: {error}; this is a bug, run again with --debug to see where"
+        _say_error(told(texts.say(form, kind=type(error).__name__, error=str(error))))
         return 2
 
 

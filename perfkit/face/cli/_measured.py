@@ -16,6 +16,6 @@ from perfkit.predict.calibration.own import Measurement
 def print_changes(changes: Sequence[Measurement], target: Path) -> None:
     """Every efficiency that measurements gave, and how the written file is used."""
     rows = [[one.name, significant(one.before), significant(one.after), format_ratio(one.error), one.file] for one in changes]
-    print_table(["efficiency", "before", "now", "error left", "from"], rows, sys.stdout)
+    print_table(["efficiency", "before", "now", "error left", "file"], rows, sys.stdout)
     form = "written to {target}: perfkit estimate CONFIG --calibration {target}"
     say(sys.stdout, "\n", texts.say(form, target=str(target)))

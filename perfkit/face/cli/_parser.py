@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from perfkit.core import texts
+from perfkit.core.texts import told
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._screen import Styled, say
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _Action = TypeVar("_Action", bound=argparse.Action)
-EXIT_CODES = """exit codes:
+EXIT_CODES = """\
   0 done; 1 something was found to act on (lint, compare --fail-above); 2 the input or the call is wrong, and standard error
   says all of it"""
 MENDED_BY = {"hardware is not named": "--device"}
@@ -62,15 +64,17 @@ def parser_of(commands: Sequence[Command], wanted: Collection[str]) -> Parser:
 
     shared = Parser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser = Parser(prog="perfkit", description="Predict, measure and tune the training of large models.")
-    parser.epilog = "perfkit COMMAND --help says more about a command, with examples.\nperfkit completion SHELL completes words."
+    parser = Parser(prog="perfkit", description=told("Predict, measure and tune the training of large models."))
+    more = ("perfkit COMMAND --help says more about a command, with examples.", "perfkit completion SHELL completes words.")
+    parser.epilog = "\n".join(map(told, more))
     parser.add_argument("--version", action="version", version=f"perfkit {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in commands:
         manual = manual_of(command)
-        sub = subparsers.add_parser(command.name, parents=[shared], help=manual.summary)
-        sub.description = "\n\n".join(part for part in (f"{sub.prog} - {manual.summary}", manual.description) if part)
-        sub.epilog = "\n".join(["examples:", *(f"  {line}" for line in manual.examples), "", EXIT_CODES])
+        summary, description = told(manual.summary), told(manual.description)
+        sub = subparsers.add_parser(command.name, parents=[shared], help=summary)
+        sub.description = "\n\n".join(part for part in (f"{sub.prog} - {summary}", description) if part)
+        sub.epilog = "\n".join(["examples:", *(f"  {line}" for line in manual.examples), "", "exit codes:", told(EXIT_CODES)])
         if command.name in wanted:
             command.add(sub)
         mends = {lack: option for lack, option in MENDED_BY.items() if option in sub.options()}
@@ -79,7 +83,7 @@ def parser_of(commands: Sequence[Command], wanted: Collection[str]) -> Parser:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that prints through the screen and names the nearest word."""
+    """An argparse parser that prints through the screen, in the language of the process, and names the nearest word."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
@@ -87,6 +91,7 @@ class Parser(argparse.ArgumentParser):
 
     def _add_action(self, action: _Action) -> _Action:
         """Arguments come by here, those of groups too: argparse lists its actions nowhere in public."""
+        action.help = action.help and told(action.help)
         self.known = (*getattr(self, "known", ()), action)
         return super()._add_action(action)
 
@@ -108,13 +113,14 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """Print the help on standard output, its headings bold."""
         for line in self.format_help().rstrip("\n").split("\n"):
-            say(sys.stdout, Styled(line, "bold") if re.fullmatch(r"\w[\w ]*:", line) else line)
+            heading = re.fullmatch(r"\w[\w ]*:", line)
+            say(sys.stdout, Styled(told(line), "bold") if heading else told(line) if line.startswith("usage: ") else line)
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and what was meant; exit code 2."""
         chosen = _CHOICES.search(message)
         near = difflib.get_close_matches(chosen[1], re.findall(r"[\w.-]+", chosen[2]), 1) if chosen else []
-        self._end([message + (f"; did you mean {near[0]}?" if near else "")])
+        self._end([_meant(message, near)])
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Say which words the command does not take, each with the nearest option."""
@@ -122,16 +128,21 @@ class Parser(argparse.ArgumentParser):
         for word in unknown:
             name = word.partition("=")[0]
             near = difflib.get_close_matches(name, self.options(), 1) if name.startswith("-") else []
-            what = f"{self.prog} takes no {'option' if word.startswith('-') else 'argument'} {name}"
-            problems.append(what + (f"; did you mean {near[0]}?" if near else ""))
+            form = "{program} takes no option {name}" if word.startswith("-") else "{program} takes no argument {name}"
+            problems.append(_meant(texts.say(form, program=self.prog, name=name), near))
         self._end(problems)
 
     def _end(self, problems: Sequence[str]) -> NoReturn:
-        self.print_usage(sys.stderr)
+        for line in told(self.format_usage()).rstrip("\n").split("\n"):
+            say(sys.stderr, line, wrapped=False)
         for problem in problems:
             say(sys.stderr, Styled("perfkit: ", "red"), problem)
-        say(sys.stderr, f"{self.prog} --help says more")
+        say(sys.stderr, texts.say("{program} --help says more", program=self.prog))
         raise SystemExit(2)
+
+
+def _meant(problem: str, near: Sequence[str]) -> str:
+    return told(texts.say("{problem}; did you mean {near}", problem=problem, near=f"{near[0]}?")) if near else told(problem)
 
 
 def _used(parser: Parser, words: Sequence[str]) -> Parser:

@@ -11,6 +11,7 @@ import argparse
 import sys
 from typing import Literal
 
+from perfkit.core.texts import told
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._progress import Progress
 
@@ -25,7 +26,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     for name, question in questions().items():
         doc = (question.__doc__ or "").strip()
         sub = asked.add_parser(
-            name, help=doc.partition("\n")[0], description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+            name, help=told(doc.partition("\n")[0]), description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         for option in options_of(question):
             sub.add_argument(f"--{option.name}", type=option.read, default=option.default, required=option.required)

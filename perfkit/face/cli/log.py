@@ -92,7 +92,7 @@ def _add_judging(actions: Any) -> None:
 
 
 def _action(actions: Any, name: str, action: Any, help: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=help, description=help)
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=told(help), description=told(help))
     parser.set_defaults(action=action)
     return parser
 

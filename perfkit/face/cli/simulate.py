@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from perfkit.core.texts import told
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._devices import add_device
 from perfkit.face.cli._document import print_document
@@ -29,7 +30,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cost", action="store_true", help="do not simulate again to find what each fault costs")
     parser.add_argument("--json", action="store_true", help="print the truth as one JSON document")
     width = max(len(kind.spelling(name)) for name, kind in FAULTS.items())
-    faults = "\n".join(f"  {kind.spelling(name):{width}}  {kind.doc}" for name, kind in FAULTS.items())
+    faults = "\n".join(f"  {kind.spelling(name):{width}}  {told(kind.doc)}" for name, kind in FAULTS.items())
     parser.epilog = f"{parser.epilog}\n\nfaults:\n{faults}"
 
 

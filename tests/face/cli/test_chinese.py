@@ -6,16 +6,19 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from perfkit.core.texts import told
 from perfkit.face import cli
+from perfkit.face.cli._parser import Parser, parser_of
 from perfkit.predict.plans.search._search_columns import MEMORY, STATIC
 from perfkit.predict.plans.search.strategy_space import RULES
 from perfkit.project.sample import demo
 from tests.english import is_english, is_english_head
+from tests.predict.test_own_calibration import nccl_text
 
 ROOT = Path(__file__).resolve().parents[3]
 ON = ("--device", "Ascend-910B2")
@@ -59,6 +62,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("class", "notes", "--out", "{new}/notes.html"),
     ("class", "purge", "--folder", "{demo}"),
     ("demo", "{new}/demo"),
+    ("calibrate", "{demo}/all_reduce.log", "--device", "A100-80GB-SXM", "--out", "{new}/mine.toml"),
     ("report", RECORDED, "--out", "{new}/report.html"),
 ]
 OURS = re.compile(r"\x1b\[\d+m")
@@ -74,7 +78,10 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return demo(tmp_path_factory.mktemp("chinese") / "demo").folder
+    """The sample project, with what nccl-tests printed beside it."""
+    folder = demo(tmp_path_factory.mktemp("chinese") / "demo").folder
+    (folder / "all_reduce.log").write_text(nccl_text(), encoding="utf-8")
+    return folder
 
 
 @pytest.fixture
@@ -85,40 +92,71 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("COLUMNS", "900")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    out = Terminal()
-    monkeypatch.setattr("sys.stdout", out)
-    return out
+    return Terminal()
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_prints_chinese(words: tuple[str, ...], terminal: Terminal, project: Path, tmp_path: Path):
-    assert cli.main([word.format(new=tmp_path, demo=project) for word in words]) in (0, 1)
+    with redirect_stdout(terminal):
+        assert cli.main([word.format(new=tmp_path, demo=project) for word in words]) in (0, 1)
+    assert terminal.getvalue()
     assert list(_english(terminal.getvalue())) == []
+
+
+def test_the_help_of_every_command_is_in_chinese(terminal: Terminal):
+    """All but the lines of usage and the examples, which are typed, and what `ask` says of the columns of its answers."""
+    known = cli.commands()
+    with redirect_stdout(terminal):
+        for parser in _parsers(parser_of(known, [command.name for command in known])):
+            if not parser.prog.startswith("perfkit ask "):
+                parser.print_help()
+    shown = terminal.getvalue().split("\n")
+    assert len(shown) > 500
+    assert [line for line in shown if is_english(line) and not re.match(r"\s+(perfkit|\[)|用法", line)] == []
+
+
+def _parsers(parser: Parser) -> Iterator[Parser]:
+    yield parser
+    for part in parser.parts().values():
+        yield from _parsers(part)
+
+
+@pytest.mark.parametrize(
+    "words", [("pln",), ("plan",), ("plan", "x", "--devces", "4"), ("log", "skip", "what"), ("estimate", "x", "--out")]
+)
+def test_a_wrong_call_is_told_in_chinese(words: tuple[str, ...], terminal: Terminal, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(list(words))
+    problems = [line for line in capsys.readouterr().err.splitlines() if line.startswith("perfkit: ")]
+    assert problems
+    assert not [line for line in problems if is_english(line) or not re.search(r"[\u4e00-\u9fff]", line)]
 
 
 def test_a_log_is_shown_in_chinese(terminal: Terminal, tmp_path: Path):
     """All but the titles of rounds, which somebody chose."""
     log = ("log", "--folder", str(tmp_path))
-    done = [
-        cli.main([*log, *words])
-        for words in (
-            ("start", "pp2", "--hypothesis", "less to reduce"),
-            ("predict", "step_time_ns", "4e9", "--low", "3.5e9", "--high", "4.5e9", "--method", "estimate"),
-            ("attach", RECORDED, "--as", "run"),
-            ("measure", "tokens_per_s_per_device", "2000", "--source", "log"),
-            ("skip", "align", "--reason", "nothing was recorded of it"),
-            ("accuracy", "not_checked", "--note", "the same losses as before"),
-            ("decide", "revert", "--reason", "slower than it was before"),
-            ("show",),
-        )
-    ]
+    with redirect_stdout(terminal):
+        done = [
+            cli.main([*log, *words])
+            for words in (
+                ("start", "pp2", "--hypothesis", "less to reduce"),
+                ("predict", "step_time_ns", "4e9", "--low", "3.5e9", "--high", "4.5e9", "--method", "estimate"),
+                ("attach", RECORDED, "--as", "run"),
+                ("measure", "tokens_per_s_per_device", "2000", "--source", "log"),
+                ("skip", "align", "--reason", "nothing was recorded of it"),
+                ("accuracy", "not_checked", "--note", "the same losses as before"),
+                ("decide", "revert", "--reason", "slower than it was before"),
+                ("show",),
+            )
+        ]
     assert done == [0] * len(done)
     assert list(_english(terminal.getvalue())) == []
 
 
 def test_what_is_assumed_of_any_configuration_is_told_in_chinese(terminal: Terminal):
     """Each dialect takes something else for what a file leaves out; files that are no whole configuration are refused."""
-    done = [cli.main(["estimate", str(path), *ON]) for path in CONFIGS]
+    with redirect_stdout(terminal):
+        done = [cli.main(["estimate", str(path), *ON]) for path in CONFIGS]
     assert done.count(0) > 60
     assert list(_english(terminal.getvalue())) == []
 

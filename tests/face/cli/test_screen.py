@@ -186,6 +186,19 @@ def test_tables_shorten_names_break_sentences_and_put_what_is_left_below(monkeyp
     assert all(cell in pipe.getvalue() for row in rows for cell in row)
 
 
+def test_chinese_is_broken_between_characters_and_a_path_in_it_stays_whole(width):
+    sentence = "单步 3.54 s（80 % 区间 3.15 s 至 4.15 s）；" * 9 + "已写入 /数据/配置/最佳方案.yaml（mindformers）"
+    line, table = Terminal(), Terminal()
+    say(line, sentence)
+    print_table(["方案", "原因"], [["a", sentence]], table, told=["原因"])
+    for out in (line, table):
+        shown = OURS.sub("", out.getvalue())
+        assert "".join(shown.split()).endswith("".join(sentence.split())[-40:])
+        assert not too_wide(shown, width)
+        assert "/数据/配置/最佳方案.yaml" in shown
+        assert not [row for row in shown.splitlines() if row.strip().startswith(("，", "；", "）", "。"))]
+
+
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("text", ["", "a", KERNEL, "类型" * 9, "e\u0301" * 30])
 def test_a_shortened_name_fits_and_keeps_both_ends(text, width):
