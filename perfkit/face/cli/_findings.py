@@ -61,10 +61,10 @@ def _print_ledger(document: dict[str, Any], out: TextIO) -> None:
         by_module[row["module"]] = by_module.get(row["module"], 0) + row["ns"]
     for module in sorted(by_module, key=by_module.__getitem__, reverse=True)[:MODULES]:
         figures = f"  {format_ns(by_module[module]):>8} {format_ratio(by_module[module] / whole):>7}"
-        say(out, figures, " ", told(in_form("computing in {module}", module=module or told("no module"))))
+        say(out, figures, " ", in_form("computing in {module}", module=module or told("no module")))
     form = "explained {explained_share}, unexplained {unexplained_share}"
     shares = {name: document[name] for name in ("explained_share", "unexplained_share")}
-    say(out, Styled(told(in_form(form, **shares)), "bold"))
+    say(out, Styled(in_form(form, **shares), "bold"))
 
 
 def _print_part(words: str, piece: tuple[int, int, int], style: Style, out: TextIO) -> None:
@@ -111,4 +111,4 @@ def _print_others(document: dict[str, Any], out: TextIO) -> None:
             say(out, f"  {', '.join(entry['rules'])}. {told('To collect')}: {told(entry['how_to_collect'])}")
     for entry in document["failed"]:
         form = "rule {rule} failed, which is a bug of perfkit: {reason}"
-        say(out, "\n", told(in_form(form, rule=entry["rule"], reason=entry["error"])))
+        say(out, "\n", in_form(form, rule=entry["rule"], reason=entry["error"]))

@@ -23,10 +23,10 @@ def print_problems(report: LintReport, out: TextIO) -> None:
         if problem.fix:
             say(out, f"    {told(problem.fix)}")
     for file, reason in report.skipped:
-        say(out, told(texts.say("{file}: left out, it {reason}", file=file, reason=reason)))
+        say(out, texts.say("{file}: left out, it {reason}", file=file, reason=reason))
     for rule, file, reason in report.failed:
         failed = "{file}: the check {rule} failed ({reason}); this is a bug of perfkit"
-        say(out, told(texts.say(failed, file=file, rule=rule, reason=reason)))
+        say(out, texts.say(failed, file=file, rule=rule, reason=reason))
     counts = texts.say(
         "{errors} errors, {warnings} warnings, {notes} notes",
         errors=str(report.count("error")),
@@ -35,4 +35,4 @@ def print_problems(report: LintReport, out: TextIO) -> None:
     )
     files = ", ".join(f"{count} {kind}" for kind, count in sorted(report.checked.items())) or "nothing"
     silenced = texts.say("; {num} silenced", num=str(report.num_silenced)) if report.num_silenced else ""
-    say(out, told(texts.say("{counts} (checked: {files}{silenced})", counts=counts, files=files, silenced=silenced)))
+    say(out, texts.say("{counts} (checked: {files}{silenced})", counts=counts, files=files, silenced=silenced))
