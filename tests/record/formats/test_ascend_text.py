@@ -1,5 +1,6 @@
 """Ascend profiler folders (text): recorded runs, damaged ones, and where they may lie."""
 
+import gzip
 import json
 import os
 import shutil
@@ -546,3 +547,21 @@ def test_a_step_that_is_refused_is_counted_in_its_own_file_beside_sound_ones(tmp
         (1, "rank1_ascend_pt")
     ]
     assert set(run.steps()["rank"]) == {0, 1}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_timeline_that_was_compressed_is_read_as_it_was(tmp_path: Path, beside: bool):
+    """Beside the plain one, which counts, it may hold anything."""
+    folder = shutil.copytree(TWO_RANKS, tmp_path / "run")
+    for packed in folder.rglob("trace_view.json.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        if beside:
+            packed.write_bytes(gzip.compress(b"[]"))
+        else:
+            packed.unlink()
+    plain, compressed = load(folder), load(TWO_RANKS)
+    for name in compressed.tables:
+        if name != "coverage":
+            pd.testing.assert_frame_equal(plain.frame(name), compressed.frame(name))
+    assert compressed.has("launches")
+    assert compressed.has("waits")

@@ -24,7 +24,7 @@ from perfkit.record.formats.ascend._collectives import read_links, read_operatio
 from perfkit.record.formats.ascend._many import MANY_RANKS, offer_many, read_many
 from perfkit.record.formats.ascend._recording import Recording, add_communication, add_kernels, add_steps, compare
 from perfkit.record.formats.ascend._units import is_recorded, offer_table
-from perfkit.record.formats.ascend.folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank
+from perfkit.record.formats.ascend.folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, TIMELINE, Rank
 from perfkit.record.formats.ascend.host import offer_host, read_host
 from perfkit.record.formats.ascend.kernels import has_details, read_kernels
 from perfkit.record.listing import File, Listing
@@ -32,7 +32,6 @@ from perfkit.record.placing import placed_by_time
 from perfkit.record.readers.ranks_apart import read_ranks
 
 _READ = (STEPS, KERNELS, COLLECTIVES, LINKS)
-TIMELINE = "trace_view.json"
 _MEMORY = tuple(_memory.PARTS)
 
 

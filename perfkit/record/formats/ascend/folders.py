@@ -25,12 +25,14 @@ from perfkit.record.rivals import left_out
 
 STEPS, KERNELS, COLLECTIVES, LINKS = "step_trace_time.csv", "kernel_details.csv", "communication.json", "communication_matrix.json"
 METADATA = "profiler_metadata.json"
+TIMELINE = "trace_view.json"
+"""The one large file, which may be compressed; beside that the plain one counts."""
 PARTS = {
     STEPS: "step times",
     KERNELS: "kernels",
     COLLECTIVES: "collectives",
     LINKS: "links",
-    "trace_view.json": "timeline",
+    TIMELINE: "timeline",
     "op_statistic.csv": "operator statistics",
     "api_statistic.csv": "host calls",
     "memory_record.csv": "memory curve",
@@ -86,6 +88,8 @@ def find_folders(listing: Listing) -> list[RankFolder]:
     for file in listing:
         if file.name in PARTS and file.name != METADATA:
             outputs.setdefault(file.path.parent, {})[file.name] = file
+        elif file.name == f"{TIMELINE}.gz":
+            outputs.setdefault(file.path.parent, {}).setdefault(TIMELINE, file)
     if listing.root.is_file():
         outputs = {file.path.parent: {name: file} for file in listing if (name := _kind_of_file(file))}
     outputs = {folder: files for folder, files in outputs.items() if any(name in files for name in _ANCHORS)}
