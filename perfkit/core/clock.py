@@ -104,7 +104,7 @@ def estimate(run: Run) -> Mapping[int, Clock]:
         return {}
     clocks = _lines(ends)
     distance = _distance(clocks, ends)
-    jumps = _jumps(ends) if _may_jump(distance) else {}
+    jumps = _jumps(ends, clocks) if _may_jump(distance) else {}
     if jumps.keys() & clocks.keys():
         steady = ends["end_ns"].to_numpy(dtype=np.int64).copy()
         for rank, jump in jumps.items():
@@ -168,13 +168,16 @@ def _may_jump(distance: pd.DataFrame) -> bool:
     return bool((far.value_counts() >= MIN_MATCHES).any())
 
 
-def _jumps(ends: pd.DataFrame) -> dict[int, Jump]:
+def _jumps(ends: pd.DataFrame, clocks: Mapping[int, Clock]) -> dict[int, Jump]:
     """The ranks whose clock jumps once against the middle one of a group that ends operations with it; of each the largest jump.
 
-    Of a group of which half jumps nothing says which half it was: both sides jump by half of it then, to different sides.
+    What clocks are apart all the time is taken off first: else the middle of a group moves when one of it passes the others. Of a
+    group of which half jumps nothing says which half it was: both sides jump by half of it then, to different sides.
     """
-    together = ends.groupby("operation")["end_ns"]
-    since = (ends["end_ns"] - together.transform("min")).astype("int64")
+    ends = ends[ends["rank"].isin(list(clocks)).to_numpy(dtype=bool)]
+    steady = ends["end_ns"] - ends["rank"].map({rank: own.offset_ns for rank, own in clocks.items()}).astype("int64")
+    together = steady.groupby(ends["operation"])
+    since = (steady - together.transform("min")).astype("int64")
     middle = since.groupby(ends["operation"]).transform("median")
     members = ends.groupby("operation")["rank"].transform
     group = pd.DataFrame({name: members(name) for name in ("min", "max", "size", "sum")}).groupby(["min", "max", "size", "sum"])

@@ -27,6 +27,7 @@ from perfkit.face.charts.communication import operation_rows, wait_rows
 from perfkit.record.load import load
 from tests.explain.simulated import simulated
 from tests.record.formats.test_ascend_text import rank_folder
+from tests.two_ranks import by_tables
 
 TRACES = data_folder() / "traces"
 PIPELINE = Path(__file__).parents[1] / "data" / "traces" / "torch_npu_pp2dp2"
@@ -34,7 +35,7 @@ PIPELINE = Path(__file__).parents[1] / "data" / "traces" / "torch_npu_pp2dp2"
 
 @pytest.fixture(scope="module")
 def two_ranks():
-    return load(TRACES / "torch_npu_2rank")
+    return load(by_tables())
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ from decimal import Decimal
 
 import pytest
 
-from perfkit.core.resources import data_folder
 from perfkit.record.load import load
+from tests import two_ranks
 from tests.explain.raw_events import TRACES, ns, read, spans
 
 SAMPLE = "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz"
-SUMMED = data_folder() / "traces" / "torch_npu_2rank"
+SUMMED = two_ranks.by_tables()
 CALLS = ("cuda_runtime", "cuda_driver", "overhead")
 
 

@@ -166,17 +166,24 @@ def _ordered(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _within_the_step(findings: Sequence[Finding], case: Case) -> list[Finding]:
-    """The findings with costs cut to what is left of the step and of the part that they are in."""
+    """The findings with costs cut to what is left of the step and of the part that they are in.
+
+    What hosts cost is idle time of their own devices and, at other moments, waiting of the others: no rank idles for all of it.
+    """
     left = {"step": case.step_ns or 0, **case.part_ns}
+    untouched = dict(left)
     kept = []
     for finding in findings:
         if finding.cost_ns is None or not case.step_ns:
             kept.append(finding)
             continue
-        cost_ns = min(finding.cost_ns, left["step"], left.get(finding.part, left["step"]))
+        most = left.get(finding.part, left["step"])
+        if finding.part == "free" and most == untouched.get("free"):
+            most = max(most, _prices.hosts_ns(case))
+        cost_ns = min(finding.cost_ns, left["step"], most)
         left["step"] -= cost_ns
         if finding.part in left and finding.part != "step":
-            left[finding.part] -= cost_ns
+            left[finding.part] = max(0, left[finding.part] - cost_ns)
         evidence = finding.evidence if cost_ns == finding.cost_ns else {**finding.evidence, "cost_alone_ns": finding.cost_ns}
         kept.append(replace(finding, cost_ns=cost_ns, evidence=evidence))
     return _ordered(kept)

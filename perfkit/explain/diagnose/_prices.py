@@ -93,12 +93,12 @@ def _added(losses: Sequence[Loss], whole: int, case: Case) -> np.ndarray:
 def bounded(finding: Finding, case: Case) -> Finding:
     """The finding with its bound in the evidence (`bound_ns`), and a price of no more than that.
 
-    Idle times in a sample of the events have none.
+    What is seen in a sample of the events has none.
     """
     if finding.cost_ns is None or not case.step_ns:
         return finding
-    if finding.part == "free" and case.ledger.sampled.keys() >= set(finding.subject.get("ranks", case.run.ranks)):
-        return replace(finding, cost_ns=None, loss=None)  # between events of a sample others may have been
+    if case.ledger.sampled and case.ledger.sampled.keys() >= set(finding.subject.get("ranks", case.run.ranks)):
+        return replace(finding, cost_ns=None, loss=None)  # beside the events of a sample others may have been
     bound_ns = bound(finding, case)
     if finding.rule in REGRESSIONS and (grown_ns := case.grown_ns) is not None:
         bound_ns = min(bound_ns, grown_ns)
@@ -119,8 +119,7 @@ def bound(finding: Finding, case: Case) -> int:
         return step_ns
     cause = rows["cause"].astype(str)
     if finding.part == "free":
-        late = cause.isin([f"waiting/{why}" for why in OF_HOSTS])
-        kept = (rows["part"] == "free") | (cause == "feed") | late
+        kept = _of_hosts(rows, OF_HOSTS)
     elif finding.part in ("computing", "communication"):
         kept = rows["part"] == finding.part
     else:
@@ -139,6 +138,17 @@ def bound(finding: Finding, case: Case) -> int:
     if finding.part == "free":
         most = max(most, _free_ns(case))
     return min(step_ns, most)
+
+
+def hosts_ns(case: Case) -> int:
+    """The most that a rank loses to hosts in its mean step: idle times of its own device, and waiting for others that is theirs."""
+    rows = case.ledger.entries
+    return _most(rows[_of_hosts(rows, OF_HOSTS[:-1]).to_numpy(dtype=bool)], case) if len(rows) else 0
+
+
+def _of_hosts(rows: pd.DataFrame, reasons: Sequence[str]) -> pd.Series:
+    cause = rows["cause"].astype(str)
+    return (rows["part"] == "free") | (cause == "feed") | cause.isin([f"waiting/{why}" for why in reasons])
 
 
 def _free_ns(case: Case) -> int:

@@ -15,10 +15,11 @@ from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules import data_feed, exposed_communication
 from perfkit.explain.ledger import NOBODY, causes, ledger
 from perfkit.record.load import load
+from tests import two_ranks
 
 TRACES = Path(__file__).parents[2] / "data/traces"
 DLRM = TRACES / "dlrm_8xV100"
-NPUS = Path(__file__).parents[3] / "data/traces/torch_npu_2rank"
+NPUS = two_ranks.by_tables()
 ONE_OF_MANY = {"Kineto, 1 of 8": DLRM / "worker3.json.gz", "torch_npu, 1 of 8": NPUS / "rank0_ascend_pt"}
 
 

@@ -15,6 +15,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.resources import data_folder
 from perfkit.core.source import Source
 from perfkit.face.charts.spec import AnyChart
+from tests import two_ranks
 
 
 def plan() -> Any:
@@ -23,7 +24,7 @@ def plan() -> Any:
 
 
 def run() -> Any:
-    return perfkit.load(data_folder() / "traces" / "torch_npu_2rank")
+    return perfkit.load(two_ranks.by_tables())
 
 
 OBJECTS: dict[str, Callable[[], Any]] = {

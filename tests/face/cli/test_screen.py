@@ -21,6 +21,7 @@ from perfkit.face.cli._screen import Styled, say, write_text
 from perfkit.face.cli._summaries import print_summary
 from perfkit.face.cli._tables import print_table
 from perfkit.record.load import load
+from tests import two_ranks
 
 TRACES = data_folder() / "traces"
 WIDTHS = (40, 80, 200)
@@ -96,7 +97,7 @@ def test_a_wrong_path_reaches_no_terminal_either(monkeypatch):
 @pytest.fixture(scope="module")
 def documents():
     """A summary and a diagnosis of a recording, a kernel of which has a hostile name, and how each is printed."""
-    run = load(TRACES / "torch_npu_2rank")
+    run = load(two_ranks.by_tables())
     summary, diagnosis = summarize(run), to_dict(diagnose(run))
     summary["kernels"][0]["name"] = diagnosis["findings"][0]["title"] = HOSTILE
     return {"summary": (summary, print_summary), "diagnosis": (diagnosis, print_diagnosis)}

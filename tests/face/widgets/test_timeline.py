@@ -36,6 +36,7 @@ from perfkit.face.widgets.timelines.view import TimelineView
 from perfkit.project import create_project
 from perfkit.record.format import Sink
 from perfkit.record.load import load
+from tests import two_ranks
 
 SAMPLES = data_folder() / "traces"
 EPOCH_NS = 1_736_408_883_704_643_212
@@ -52,7 +53,7 @@ def own_folders(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def profile() -> Run:
-    return load(SAMPLES / "torch_npu_2rank")
+    return load(two_ranks.by_tables())
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,13 @@ from perfkit.record.events import notified
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.formats.ascend._waits import NOTIFY_WAIT, only_waiting
 from perfkit.record.load import load
+from tests import two_ranks
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 TWO_OF_EIGHT = TRACES / "torch_npu_db" / "level1"
 """Ranks 0 and 1 of a job of eight, of which rank 6 came 88 ms late."""
 ONE_OF_EIGHT = TRACES / "ascend_trace_view" / "rank0_ascend_pt"
-SAMPLE = Path(__file__).parents[3] / "data" / "traces" / "torch_npu_2rank"
+SAMPLE = two_ranks.by_tables()
 """Two ranks of eight without their tasks."""
 LONG = 10**6
 

@@ -16,6 +16,7 @@ from perfkit.core.run import Run
 from perfkit.record.formats.ascend import _recording
 from perfkit.record.load import load
 from perfkit.record.overlap import Timeline
+from tests import two_ranks
 
 TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
 SAMPLES = Path(__file__).parents[2] / "data" / "traces"
@@ -161,8 +162,10 @@ def test_peers_without_a_folder_are_named():
 
 
 def test_coverage_says_what_answers_what():
-    run = sample(TWO_RANKS)
+    run = sample(two_ranks.by_tables())
     rows = run.frame("coverage", ranks=[1]).set_index("part")
+    timed = sample(TWO_RANKS).frame("coverage", ranks=[1]).set_index("part")["state"].to_dict()
+    assert timed == {**rows["state"].to_dict(), "timeline": "present"}
     assert rows["state"].to_dict() == {
         "step times": "present",
         "kernels": "present",

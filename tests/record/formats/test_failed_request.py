@@ -30,6 +30,7 @@ LINES = [
     ("Device(id:0) memory isn't enough and alloc failed, kernel name: Default/net, alloc size: 4096B.", (4096, None, None, None)),
     ("Malloc device memory failed, size[4096], ret[207001], Device 6 Available HBM size:99 free size:7 may", (4096, 7, None, None)),
     ("[driver interface] halMemAlloc failed: device_id=6, size=4096, type=2", (4096, None, None, None)),
+    ("Out of Memory!!! Request memory size: 4096B, Memory Statistic:", (4096, None, None, None)),
     ("EL0004: Failed to allocate memory", (None, None, None, None)),
 ]
 
@@ -52,3 +53,14 @@ def test_what_helps_is_decided_by_what_there_was(tmp_path: Path, others: str, un
     told = [action for action in finding.actions if "ALLOC_CONF" in action or "hold" in action]
     assert first in told[0]
     assert ("expandable" in " ".join(finding.actions)) == (unused == "6.00 GiB")
+
+
+def test_ranks_that_ran_out_for_different_reasons_are_each_told_what_helps(tmp_path: Path):
+    for rank, others, unused in ((2, "Process 7 has 8.00 GiB memory in use. ", "0 bytes"), (5, "", "6.00 GiB")):
+        (tmp_path / f"rank_{rank}.log").write_text(f"[rank{rank}]: " + TORCH.format(others=others, unused=unused) + "\n")
+    (finding,) = diagnose(load(tmp_path), only=[out_of_memory.RULE]).findings
+    assert finding.subject["ranks"] == (2, 5)
+    assert ", first by a request of 2.00 GiB" in finding.title
+    assert {"other processes", "ALLOC_CONF"} <= {
+        word for word in ("other processes", "ALLOC_CONF") for text in finding.actions if word in text
+    }

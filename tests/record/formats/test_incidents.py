@@ -44,6 +44,12 @@ LINES = [
     ("NaN detected in gradient of layer 3", "no_number", None, None),
     ("Rank 3: Watchdog caught collective operation timeout: timeout was set to 600000", "collective_timeout", None, 3),
     ("RuntimeError: found 3 uncorrectable ECC errors, 0 corrected", "memory_error", None, None),
+    (
+        "[ERROR] DEVICE(1,f,python):2025 [ascend_memory_adapter.cc:120] Out of Memory!!! Request memory size: 9B",
+        "out_of_memory",
+        None,
+        None,
+    ),
     ("RuntimeError: HIP error: the operation cannot be performed in the present state", "device_error", None, None),
 ]
 

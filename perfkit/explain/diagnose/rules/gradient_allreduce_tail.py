@@ -21,7 +21,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels as _kernels
-from perfkit.explain.diagnose import planned, work
+from perfkit.explain.diagnose import planned, unplaced, work
 from perfkit.explain.diagnose.advice import REDUCE_INSIDE_FIRST, SMALLER_BUCKETS, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -89,10 +89,23 @@ def check(case: Case) -> Verdict:
         return Verdict((), {"tail_ns": tail_ns, "optimizer_ns": parts["optimizer"], "idle_ns": parts["idle"]})
     computing = rows[(rows["rank"] == rank).to_numpy() & rows["computes"].to_numpy()]
     names = _kernels.largest(computing) if largest != "reduction" else ()
-    return _verdict(case, tail_ns, largest, parts, names)
+    return _verdict(case, tail_ns, largest, parts, names, untold=largest == "reduction" and _untold(case, rank))
 
 
-def _verdict(case: Case, tail_ns: float, largest: str | None, parts: dict[str, float], names: tuple[str, ...] = ()) -> Verdict:
+def _untold(case: Case, rank: int) -> bool:
+    """Whether what of the reductions of a rank is waiting for others is not known."""
+    return case.run.has("collectives") and unplaced.mostly_untold(case.members[case.members["rank"] == rank])
+
+
+def _verdict(
+    case: Case,
+    tail_ns: float,
+    largest: str | None,
+    parts: dict[str, float],
+    names: tuple[str, ...] = (),
+    *,
+    untold: bool = False,
+) -> Verdict:
     share = tail_ns / (case.step_ns or 1)
     evidence = {"tail_ns": tail_ns, "tail_share": share, **{f"{name}_ns": parts[name] for name in parts if name != "gaps"}}
     whole = max(tail_ns, 1.0)
@@ -102,10 +115,12 @@ def _verdict(case: Case, tail_ns: float, largest: str | None, parts: dict[str, f
     if planned_ns is not None and tail_ns <= planned.AS_PLANNED * planned_ns:
         return Verdict((), {**evidence, "planned_tail_ns": planned_ns})
     cost = {"reduction": (1 - 1 / BUCKETS) * parts.get("reduction", 0.0), "optimizer": parts.get("gaps", 0.0)}
-    cost_ns = None if largest not in cost else work.less_busy_ns(case, dict.fromkeys(case.run.ranks, cost[largest]))
+    cost_ns = None if largest not in cost or untold else work.less_busy_ns(case, dict.fromkeys(case.run.ranks, cost[largest]))
     if largest is not None:
         evidence["largest_part_share"] = parts[largest] / whole
     made = say(": {largest_part_share} is {what}", what=WHAT[largest], **evidence) if largest is not None else ""
+    if untold:
+        made = say("{made}, or ranks that come late and were not recorded", made=made)
     finding = Finding(
         rule=RULE.name,
         title=say("Steps go on {tail_ns} ({tail_share}) after the backward pass{made}", made=made, **evidence),

@@ -47,13 +47,14 @@ HOST_ACTIONS: tuple[Action, ...] = (
 
 def check(case: Case) -> Verdict:
     """Lines about memory that was not there."""
-    request = _request(case)
+    requests = _requests(case)
+    request = requests[0] if requests else {}
     device = incidents.verdict(
         case,
         RULE.name,
         DEVICE,
-        _what(request),
-        actions=fitting(case, _actions(request)),
+        _what(request, several=len(requests) > 1),
+        actions=tuple(dict.fromkeys(text for one in requests or [{}] for text in fitting(case, _actions(one)))),
         following=("04_memory", "15_memory_profile"),
         measured=request,
     )
@@ -68,18 +69,18 @@ def check(case: Case) -> Verdict:
     return Verdict((*device.findings, *host.findings), device.evidence)
 
 
-def _request(case: Case) -> dict[str, float]:
-    """The figures of the first line that says how much did not fit; empty if none does."""
-    rows = incidents.of_kinds(case, DEVICE).dropna(subset=["requested_bytes"])
-    return {} if rows.empty else {name: float(value) for name in FIGURES if not pd.isna(value := rows.iloc[0][name])}
+def _requests(case: Case) -> list[dict[str, float]]:
+    """The figures of the first line of each rank that says how much did not fit, the first of all first."""
+    rows = incidents.of_kinds(case, DEVICE).dropna(subset=["requested_bytes"]).drop_duplicates("rank")
+    return [{name: float(row[name]) for name in FIGURES if not pd.isna(row[name])} for _, row in rows.iterrows()]
 
 
-def _what(request: Mapping[str, float]) -> str:
+def _what(request: Mapping[str, float], *, several: bool) -> str:
     if "requested_bytes" not in request:
         return say("ran out of device memory")
-    if "free_bytes" not in request:
-        return say("ran out of device memory by a request of {requested_bytes}", **request)
-    return say("ran out of device memory by a request of {requested_bytes} where {free_bytes} were free", **request)
+    free = say(" where {free_bytes} were free", **request) if "free_bytes" in request else ""
+    form = "ran out of device memory{first} by a request of {requested_bytes}{free}"
+    return say(form, first=say(", first") if several else "", free=free, **request)
 
 
 def _actions(request: Mapping[str, float]) -> tuple[Action, ...]:

@@ -16,6 +16,7 @@ _SIZE = r"(\d{1,18}(?:\.\d{1,6})?) (bytes|KiB|MiB|GiB)"
 _REQUESTED = (
     re.compile(rf"[Tt]ried to allocate {_SIZE}"),
     re.compile(r"alloc size:? ?(\d{1,18})()B?"),
+    re.compile(r"Request memory size:? ?(\d{1,18})()B?"),
     re.compile(r"required size\[(\d{1,18})()B?\]"),
     re.compile(r"[Mm]alloc device memory failed, size\[(\d{1,18})()\]"),
     re.compile(r"halMemAlloc failed:.{0,40}?\bsize=(\d{1,18})()"),

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 _KINDS = {
     "host_memory": (r"[Oo][Oo][Mm][-_ ][Kk]ill|Out of memory: Kill|DataLoader worker \(pid.{0,40}killed by signal: Killed"),
     "out_of_memory": (
-        r"out of memory|OutOfMemoryError|EL0004\b|[Mm]emory not enough|[Mm]emory isn't enough|[Mm]alloc device memory failed"
-        r"|[Aa]lloc\w* (?:device )?memory failed|CUBLAS_STATUS_ALLOC_FAILED"
+        r"out of memory|Out of Memory!!!|OutOfMemoryError|EL0004\b|[Mm]emory not enough|[Mm]emory isn't enough"
+        r"|[Mm]alloc device memory failed|[Aa]lloc\w* (?:device )?memory failed|CUBLAS_STATUS_ALLOC_FAILED"
     ),
     "collective_timeout": (
         r"Watchdog caught collective operation timeout|(?:NCCL|HCCL|RCCL)\b.{0,120}?\b[Tt]im(?:ed? ?-?out|eout)|EI0002\b|EI0006\b"

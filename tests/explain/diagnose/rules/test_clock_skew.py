@@ -113,3 +113,12 @@ def test_a_clock_that_drifts_does_not_jump():
     rows = run.tables["collectives"]
     drifting = rows["start_ns"] + (rows["rank"] == 1).astype("int64") * (rows["start_ns"] // 10_000)
     assert jumps(replace(run, tables={**run.tables, "collectives": rows.assign(start_ns=drifting)})) == []
+
+
+@pytest.mark.parametrize("who", [0, 1, 2, 3])
+def test_of_clocks_that_are_apart_all_the_time_only_the_one_that_is_set_jumps(who: int):
+    apart = Training(ranks=4, steps=8, skew_us={1: 10_000.0, 2: 20_000.0, 3: 30_000.0}).run()
+    (finding,) = diagnose(set_by(apart, who, 25), only=[RULE]).findings
+    assert finding.subject["ranks"] == (who,)
+    assert finding.evidence["jump_ns"] == pytest.approx(25e6, rel=0.01)
+    assert jumps(apart) == []

@@ -1,5 +1,8 @@
 """What comes after the backward pass."""
 
+from dataclasses import replace
+
+import pandas as pd
 import pytest
 
 from perfkit.explain.diagnose import diagnose
@@ -7,7 +10,7 @@ from perfkit.explain.diagnose.rules import exposed_communication
 from perfkit.explain.diagnose.rules.gradient_allreduce_tail import RULE
 from perfkit.explain.ledger.causes import UPDATES
 from perfkit.record.format import Sink
-from tests.explain.diagnose.made import MS, Training, healthy, judged, run_of, stays_healthy
+from tests.explain.diagnose.made import MS, Training, changed, healthy, judged, run_of, stays_healthy
 
 LATE = Training(late=True).run()
 
@@ -68,3 +71,13 @@ def test_a_lambda_of_c_plus_plus_is_no_lamb_optimizer():
         UPDATES.search(name)
         for name in ("LambApplyOptimizerAssign", "fused_lamb_cuda", "FusedAdamMathFunctor", "aclnnForeachAddListV2_ForeachAddList")
     )
+
+
+def test_of_one_rank_alone_reductions_that_may_be_waiting_have_no_price():
+    run = Training(late=True, transfer_us=3000.0).run()
+    alone = replace(run, tables={name: rows[rows["rank"] == 0] for name, rows in run.tables.items()})
+    alone = changed(alone, "collectives", transit_ns=pd.array([pd.NA] * len(alone.tables["collectives"]), dtype="Int64"))
+    (whole,), (one,) = (judged(RULE, which).findings for which in (run, alone))
+    assert whole.cost_ns > 0
+    assert (one.cost_ns, one.severity) == (None, "medium")
+    assert one.title.endswith(", or ranks that come late and were not recorded")
