@@ -56,7 +56,7 @@ class Estimate(Shown):
     `interval_s` holds the measured time with 80 % probability. `memory_limit` is the limit that counts for the plan and who
     states it, `fits` whether the peak stays within it, and `outside_pool_bytes` what lies outside of a pool's limit. `assumed` is
     what the plan leaves open, `not_counted` the keys of its file that decide time or memory, or may, and that no
-    prediction counts, with what they decide.
+    prediction counts, with what they decide, `notes` what its reader says of the file.
     """
 
     step_time_s: float
@@ -73,6 +73,7 @@ class Estimate(Shown):
     assumed: tuple[Assumed, ...] = ()
     not_counted: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def peak_memory_bytes(self) -> int | None:
@@ -130,6 +131,7 @@ class Estimate(Shown):
             "assumed": [one.to_dict() for one in self.assumed],
             "not_counted": [{"key": key, "decides": decides} for key, decides in self.not_counted],
             "warnings": list(self.warnings),
+            "notes": list(self.notes),
         }
 
 
@@ -203,6 +205,7 @@ def under_limit(found: Estimate, plan: Plan) -> Estimate:
         assumed=assumed(plan),
         not_counted=not_counted(plan),
         warnings=tuple(warnings),
+        notes=tuple(getattr(plan.document, "notes", ())),
     )
 
 

@@ -139,7 +139,7 @@ def _by_granularity(options: Section, layers: Counts) -> RecomputePlan:
     modules = [str(item) for item in value] if isinstance(value, list) else [str(value)] if value else ["core_attn"]
     for name in modules:
         if name in LISTED_ELSEWHERE:
-            options.reading.note(f"--recompute-modules {name}: costs little matrix work, which is not counted")
+            options.reading.note(f"--recompute-modules {name}: neither the work done again nor the memory that it frees is counted")
         elif name not in ("core_attn", "mlp", "moe"):
             options.reading.problem(
                 "recompute_modules", f"{name!r} must be one of core_attn, mlp, moe, {', '.join(LISTED_ELSEWHERE)}"

@@ -113,6 +113,7 @@ def print_estimate(path: str, predicted: Estimate, out: TextIO) -> None:
         [texts.say("warning: {warning}", warning=warning) for warning in predicted.warnings],
         [texts.say("assumed: {what}: {why}", what=_stated(one), why=told(one.why)) for one in assumed],
         [texts.say("not counted: {key}: {decides}", key=key, decides=decides) for key, decides in predicted.not_counted],
+        [texts.say("note: {note}", note=told(note)) for note in predicted.notes],
     ):
         for number, line in enumerate(lines):
             say(out, "" if number else "\n", line)

@@ -194,7 +194,7 @@ def test_every_option_that_a_program_declares_is_read_or_without_effect_or_named
 ADAPTERS = {
     "llama-factory": {"finetuning_type": "lora", "lora_rank": 8, "lora_target": "all", "freeze_trainable_layers": 2},
     "huggingface-trainer": {"LoraConfig": {"r": 8, "target_modules": "q_proj"}, "use_peft": True, "lora_r": 8},
-    "megatron": {"lora_r": 16, "lora_target_modules": ["linear_qkv"], "qlora": True, "peft_type": "lora", "freeze_LM": True},
+    "megatron": {"lora_r": 16, "lora_target_modules": ["linear_qkv"], "peft_type": "lora", "freeze_LM": True},
     "mindformers": {"model": {"model_config": {"pet_config": {"pet_type": "lora", "lora_rank": 8}}}},
     "mindformers-pynative": {"lora_config": {"rank": 8}},
     "gpt-neox": {"adapter_config": {"rank": 8}},
@@ -211,6 +211,14 @@ def test_what_trains_only_a_part_is_said_with_the_way_in_which_a_prediction_errs
     assert found.unknown == ()
     assert {key for key, _ in found.unread} == {key for key, _ in leaves(ADAPTERS[dialect])}
     assert dialect == "gpt-neox" or all("both estimated too high" in why for _, why in found.unread)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "key"), [("megatron", "qlora"), ("llama-factory", "quantization_bit"), ("huggingface-trainer", "load_in_4bit")]
+)
+def test_frozen_weights_in_few_bits_are_said_with_the_way_in_which_a_prediction_errs(dialect: str, key: str):
+    ((named, why),) = left_over(dialect, {key: 4}, ()).unread
+    assert (named, why.partition(":")[0]) == (key, "memory, estimated too high, and time, too low")
 
 
 def test_adapters_of_mindformers_are_said():

@@ -133,6 +133,20 @@ def test_what_decides_and_is_not_counted_is_said_by_lint_and_by_the_estimate_ali
     ]
 
 
+def test_an_estimate_says_what_the_reader_of_its_file_says(tmp_path, capsys):
+    """What of it moves a figure stood in the plan's document alone: swapped activations, modules that are computed again."""
+    script = tmp_path / "run.sh"
+    more = "--swap-attention --recompute-granularity selective --recompute-modules core_attn shared_experts"
+    script.write_text(f"pretrain_gpt.py {SIZES} {JOB} {more}\n")
+    assert main(["estimate", str(script), "--device", "H100-80GB-SXM"]) == 0
+    said = capsys.readouterr().out
+    assert "note: --swap-attention: attention activations go to the host" in said
+    assert "note: --recompute-modules shared_experts: neither the work done again nor the memory that it frees is counted" in said
+    assert main(["estimate", str(script), "--device", "H100-80GB-SXM", "--json"]) == 0
+    named = {note.partition(":")[0] for note in json.loads(capsys.readouterr().out)["notes"]}
+    assert named >= {"--recompute-modules shared_experts", "--swap-attention"}
+
+
 def test_lint_reads_what_a_file_refers_to_as_the_estimate_does(tmp_path):
     (tmp_path / "model.sh").write_text(f"ARGS=({SIZES})\n")
     script = tmp_path / "run.sh"
