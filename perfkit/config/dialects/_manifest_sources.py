@@ -8,23 +8,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from typing import TypeVar
 
 import yaml
 
 from perfkit.config.dialects._manifest_nodes import items, parts, plain
 
+T = TypeVar("T")
 Data = dict[str, yaml.ScalarNode]
 _ODD = re.compile(r"[^\w./*\[\]' -]")
-MOST_CHARACTERS, MOST_FILES, MOST_VARIABLES = 80, 256, 1000
+_WORD = re.compile(r"[\w./-]+")
+MOST_CHARACTERS, MOST_LOOKS = 80, 5000
+"""Characters of a name that is told, and values and files of ConfigMaps that are looked at in one text: a job has tens."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sources:
-    """The data of ConfigMaps by their names, and what is not known, in the order in which it was asked for."""
+    """The data of ConfigMaps by their names, and what is not known, in the order in which it was asked for.
+
+    `left` is how often it may be looked at before it is as if nothing more were there.
+    """
 
     maps: dict[str, Data]
     unknown: dict[str, None] = field(default_factory=dict)
+    left: int = MOST_LOOKS
 
     @classmethod
     def of(cls, documents: Iterable[yaml.Node | None]) -> Sources:
@@ -59,24 +66,35 @@ class Sources:
                     continue
                 source = plain(parts(own[kind]).get("name"))
                 if kind == "configMapRef" and source in self.maps:
-                    yield from ((value, prefix + key) for key, value in islice(self.maps[source].items(), MOST_VARIABLES))
+                    yield from ((value, prefix + key) for key, value in self._looked_at(self.maps[source].items()))
                 else:
                     self._is_unknown(f"{prefix}*", kind, source)
 
     def files(self, container: yaml.Node, volumes: yaml.Node | None, commands: str) -> Data:
         """Files that ConfigMaps give to a container and that its `commands` name, by their paths in it."""
-        named = {plain(parts(one).get("name")): one for one in items(volumes)}
-        found: Data = {}
-        for mount in items(parts(container).get("volumeMounts"))[:MOST_FILES]:
+        named = {plain(parts(one).get("name")): one for one in self._looked_at(items(volumes))}
+        words, found = set(_WORD.findall(commands)), Data()
+        for mount in self._looked_at(items(parts(container).get("volumeMounts"))):
             own = parts(mount)
             place, only = plain(own.get("mountPath")).rstrip("/"), plain(own.get("subPath"))
             for source, chosen in _maps_of(named.get(plain(own.get("name")))):
-                if place and source not in self.maps and (used := re.search(rf"{re.escape(place)}[\w./-]*", commands)):
-                    self._is_unknown(used[0], "configMap", source)
-                for path, value in islice(_chosen(self.maps.get(source, {}), chosen), MOST_FILES):
+                if place and source not in self.maps and place in commands:
+                    self._are_unknown(source, place, words)
+                for path, value in self._looked_at(_chosen(self.maps.get(source, {}), chosen)):
                     if not only or path == only:
                         found[place if only else f"{place}/{path}"] = value
-        return {path: value for path, value in found.items() if _names(commands, path)}
+        return {path: value for path, value in found.items() if not words.isdisjoint(_names_of(path))}
+
+    def _looked_at(self, several: Iterable[T]) -> Iterator[T]:
+        for one in several:
+            if self.left < 1:
+                return
+            self.left -= 1
+            yield one
+
+    def _are_unknown(self, source: str, place: str, words: Iterable[str]) -> None:
+        for word in sorted(word for word in words if word == place or word.startswith(f"{place}/")):
+            self._is_unknown(word, "configMap", source)
 
     def _is_unknown(self, *words: str) -> None:
         name, kind, place = (_ODD.sub("?", word)[:MOST_CHARACTERS] for word in words)
@@ -99,11 +117,7 @@ def _chosen(data: Data, chosen: yaml.Node | None) -> Iterator[tuple[str, yaml.Sc
             yield plain(one.get("path")), value
 
 
-def _names(commands: str, path: str) -> bool:
-    """Whether commands name a file, by its path or, from its folder, by its name alone."""
+def _names_of(path: str) -> tuple[str, ...]:
+    """How commands name a file: by its path or, from its folder, by its name alone, if that looks like the name of a file."""
     last = path.rpartition("/")[2]
-    return any(
-        re.search(rf"(?<![\w./-]){re.escape(one)}(?![\w/-])", commands)
-        for one in (path, last, f"./{last}")
-        if "." in one or "/" in one
-    )
+    return (path, f"./{last}", *([last] if "." in last else ()))

@@ -35,7 +35,7 @@ from perfkit.config.dialects._shell_syntax import (
     pieces,
 )
 from perfkit.config.dialects._shell_words import Value, expanded, unquoted
-from perfkit.config.dialects._slurm import asked, directives
+from perfkit.config.dialects._slurm import MPI, asked, directives
 from perfkit.config.dialects.launchers import begins
 
 END = "\0"
@@ -48,7 +48,7 @@ CHARS_A_STEP = 8
 """Work is counted in statements, words that they come to, characters that are read for them, and variables that a branch copies."""
 _DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _SHELLS = frozenset({"bash", "sh", "zsh"})
-_QUEUES = frozenset({"sbatch", "srun", "salloc"})
+_QUEUES = frozenset({"sbatch", "srun", "salloc", *MPI})
 _ALONE = re.compile(r"\"?\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})\"?")
 _SET_IF_NOT = re.compile(r"\$\{(\w+):?=(.*)\}", re.DOTALL)
 _OPTION = re.compile(r"--[A-Za-z]")
@@ -340,7 +340,7 @@ class _Run:
         """Whether the command or script that a queue is given was followed; what the queue is asked for holds in it."""
         texts = [self._text(word) for word in words]
         at = begins(texts)
-        self.shell.learn(asked(texts[1 : at or None]))
+        self.shell.learn(asked(texts[: at or None]))
         if at:
             self._command(words[at:])
             return True

@@ -1,4 +1,7 @@
-"""What Slurm is asked for, as the variables that it sets: nodes, tasks and devices, out of `#SBATCH` lines and launch lines."""
+"""What Slurm is asked for, as the variables that it sets: nodes, tasks and devices, out of `#SBATCH` lines and launch lines.
+
+The processes of `mpirun` are tasks, too.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ OPTIONS = {
     "--gpus": ALL_DEVICES,
     "--gpus-per-task": DEVICES_A_TASK,
 }
+OF_MPI = dict.fromkeys(("-np", "--np", "-n"), ALL_TASKS)
+MPI = ("mpirun", "mpiexec")
 _SHORT = re.compile(r"^(-[NnG])(\d.*)$")
 """An option with its value in one word (`-N2`)."""
 _LAST_NUMBER = re.compile(r"(?:[A-Za-z]\w*:)*(\d{1,6})")
@@ -31,17 +36,22 @@ def directives(text: str) -> list[str]:
 
 
 def asked(words: Iterable[str]) -> dict[str, str]:
-    """The variables that Slurm sets for these options; what is no number, such as a range of nodes, is not known."""
+    """The variables that Slurm sets for these options, before which the program may stand that takes them.
+
+    What is no number, such as a range of nodes, is not known.
+    """
     found: dict[str, str] = {}
-    waiting = ""
+    waiting, options = "", OPTIONS
     for word in words:
+        if word in MPI:
+            options = OF_MPI
         name, equals, value = _SHORT.sub(r"\1=\2", word).partition("=")
         if waiting and not word.startswith("-"):
             name, value = waiting, word
         waiting = name if not equals and name == word else ""
         number = _LAST_NUMBER.fullmatch(value)
-        if name in OPTIONS and number:
-            found[OPTIONS[name]] = number[1]
+        if name in options and number:
+            found[options[name]] = number[1]
     if NODES in found:
         found["SLURM_JOB_NUM_NODES"] = found[NODES]
     if DEVICES in found:

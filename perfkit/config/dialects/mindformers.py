@@ -37,7 +37,7 @@ from perfkit.core.spec.workload import Workload
 TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|trainer|model|parallel|moe_config)\s*:", re.MULTILINE)
 OTHER_FAMILY = re.compile(
     r"^(?:(?:model|dataset|training|accelerate|train)_config[ \t]*:"
-    r"|(?:_target_|train|ddp|comm_overlap|mixed_precision|parallelism|system|exp_manager|step_scheduler)[ \t]*:"
+    r"|(?:_target_|train|ddp|comm_overlap|mixed_precision|parallelism|system|exp_manager|step_scheduler|actor_rollout_ref)[ \t]*:"
     r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size"
     r"|[ \t]+(?:fsdp_modules|fsdp_size|ep_fsdp_size|_component_)[ \t]*:)",
     re.MULTILINE | re.DOTALL,

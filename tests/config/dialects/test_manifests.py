@@ -403,3 +403,19 @@ def test_variables_below_a_command_are_set_before_it():
 def test_a_container_has_the_devices_of_its_limits(limits: str, devices: int):
     env = f"    env: [{{name: NNODES, value: '2'}}]\n    resources: {{limits: {{{limits}}}}}\n"
     assert read_text(_job(COMMANDS_OF_FILE["a file"] + MOUNTED + env), "job.yaml").num_devices == devices
+
+
+def test_what_a_manifest_looks_up_again_and_again_has_an_end():
+    """Every container takes all variables of a large ConfigMap, and commands are searched for all of its files: it took minutes."""
+    keys = "".join(f"  K{number}: v\n" for number in range(2000))
+    container = (
+        "  - {command: [sh, -c, $X], envFrom: [{configMapRef: {name: m}}], volumeMounts: [{name: v, mountPath: /x}]}\n"
+        "  - {command: [sh, -c, $X], volumeMounts: [{name: v, mountPath: /x}]}\n"
+    )
+    head = (
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata:\n{keys}  ONE: '1'\n---\napiVersion: v1\nkind: Pod\nspec:\n"
+    )
+    text = f"{head}  volumes: [{{name: v, configMap: {{name: m}}}}]\n  containers:\n{container * 500}"
+    assert manifest_of(text).script.count("export ") < 6000, "of a million"
+    few = text.replace(keys, "").replace(container * 500, container)
+    assert "export ONE=1" in manifest_of(few).script

@@ -343,6 +343,15 @@ def test_a_queue_keeps_its_own_options(asked, devices):
     assert not {"nodes", "ntasks_per_node", "jobid", "gpus"} & set(plan.document.values)
 
 
+@pytest.mark.parametrize(
+    "start",
+    ["mpirun -np 16", "mpirun --allow-run-as-root -n 16 -N 8 -x A=1", "mpiexec -n 16 --hostfile hosts", "srun -N 2 mpirun -np 16"],
+)
+def test_processes_of_mpi_are_those_that_it_starts(start):
+    plan = read_text(f"{start} python pretrain_gpt.py --num-layers 2 {SMALL}\n", "job.sh")
+    assert (plan.num_devices, plan.document.unknown) == (16, ())
+
+
 def test_commands_in_one_word_see_what_stands_before_them():
     train = f"torchrun pretrain_gpt.py --num-layers $LAYERS --tensor-model-parallel-size $TP {SMALL}"
     script = f"TP=2\nsrun -N 1 bash -lc 'cd /work; LAYERS=4 && {train}'\n"
