@@ -14,7 +14,6 @@ PROGRAMS = (
     ("Megatron-Bridge, a recipe in Python", r"^\s*(?:from|import)\s+megatron\.bridge\b", SAVED),
     ("a recipe of torchtune", r"^\s*_component_:\s*torchtune\.", OWN),
     ("a configuration of verl", r"^actor_rollout_ref\s*:", OWN),
-    ("a configuration of axolotl", r"^(?:sample_packing|sequence_len|adapter)\s*:", OWN),
     ("a launch of OpenRLHF", r"\bopenrlhf\.cli\.", OWN),
     ("an adapter of PEFT", r"\"peft_type\"\s*:", "open the arguments of its training"),
 )

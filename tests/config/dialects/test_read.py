@@ -127,7 +127,6 @@ def test_options_of_the_launch_line_that_win_over_the_file_are_told():
             "actor_rollout_ref:\n  hybrid_engine: true\ntrainer: {nnodes: 1, n_gpus_per_node: 8}\n",
             "a configuration of verl",
         ),
-        ("lora.yml", "base_model: a/b\nadapter: lora\nsequence_len: 2048\nmicro_batch_size: 2\n", "a configuration of axolotl"),
         ("sft.sh", "deepspeed --module openrlhf.cli.train_sft --max_len 2048 --zero_stage 2 --bf16\n", "a launch of OpenRLHF"),
         ("adapter_config.json", '{"peft_type": "LORA", "r": 16, "target_modules": ["q_proj"]}', "an adapter of PEFT"),
     ],
