@@ -12,12 +12,15 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import joined, say
+from perfkit.core.units import format_count
 from perfkit.explain.compare.settings import changed
 from perfkit.explain.diagnose.case import Case
 
 LEAST_SHARED = 0.8
 """Another release fuses some operators, another strategy splits some: a fifth of the time."""
 BATCH = re.compile(r"batch|seq_?len")
+MORE_WORK = 0.02
+"""Steps of one job run the same kernels, but for some that an allocator or a log adds."""
 FEW_TOLD = 4
 
 
@@ -37,6 +40,10 @@ def told(case: Case, before: Case) -> list[str]:
         if shared < LEAST_SHARED:
             form = "the baseline may be of another job: {shared_share} of the computing time is in operators that both ran"
             notes.append(say(form, shared_share=shared))
+        elif abs(_kernels_a_step(case) / _kernels_a_step(before) - 1.0) > MORE_WORK:
+            form = "a rank runs {here} kernels a step here and {there} in the baseline: more or less work, not the same one slower"
+            counts = {"here": _kernels_a_step(case), "there": _kernels_a_step(before)}
+            notes.append(say(form, **{name: format_count(round(count)) for name, count in counts.items()}))
     return notes
 
 
@@ -49,3 +56,9 @@ def _by_operator(case: Case) -> pd.Series:
     except NotMeasuredError:
         return pd.Series(dtype="float64")
     return rows.groupby("op", observed=True)["duration_ns"].sum().astype("float64")
+
+
+def _kernels_a_step(case: Case) -> float:
+    """The kernels that compute in the mean step of a rank."""
+    rows = case.computing
+    return len(rows) / max(1, len(rows[["rank", "step"]].drop_duplicates()))

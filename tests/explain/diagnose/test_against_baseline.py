@@ -14,6 +14,7 @@ from benchmarks.diagnosis._timed_anew import Recording
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.ledger import growth, ledger
 from perfkit.record.load import load
+from tests.explain.diagnose.made import Training
 
 BASES = {base.name: base for base in bases()}
 DLRM, ALEXNET, SMALL = "DLRM, 8 ranks, 1 step", "AlexNet, 2 NPUs, 4 steps", "small model, 2 of 8 NPUs, 1 step"
@@ -57,3 +58,9 @@ def test_a_baseline_of_another_job_is_said_and_one_of_the_same_is_not():
     small = load(BASES[SMALL].folder)
     assert any("another job" in note for note in diagnose(small, alexnet).notes)
     assert not any("another job" in note for run in (alexnet, dlrm, small) for note in diagnose(run, run).notes)
+
+
+def test_more_work_than_in_the_baseline_is_said():
+    fewer, more = (Training(ranks=2, layers=layers).run() for layers in (4, 5))
+    assert any("more or less work" in note for note in diagnose(more, fewer).notes)
+    assert not any("work" in note for note in diagnose(fewer, Training(ranks=2, layers=4, noise=0.02).run()).notes)

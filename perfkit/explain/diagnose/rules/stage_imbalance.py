@@ -43,6 +43,8 @@ STAGE_TALK = Threshold(
 )
 LEAST_TALK = 0.01
 """A difference of transfers that is no more than this share of the step is none."""
+MORE_BYTES = 1.1
+"""Stages of one strategy send as many bytes; a tenth more is more."""
 MORE_AGAIN = 0.05
 """Layers that a stage computes again beyond the others by no more than this share are none: counted at the edge of a recording."""
 
@@ -99,7 +101,7 @@ def _by_talk(case: Case, evidence: Mapping[str, float]) -> Verdict:
     own_ns, others_ns = float(talk.max()), float(talk.drop(index=stage).median())
     told = {**evidence, "stage_talk_ns": own_ns, "other_stages_talk_ns": others_ns}
     more_ns = own_ns - others_ns
-    if own_ns < case.limit(STAGE_TALK) * others_ns or more_ns < LEAST_TALK * (case.step_ns or 1):
+    if own_ns < case.limit(STAGE_TALK) * others_ns or more_ns < LEAST_TALK * (case.step_ns or 1) or not _sends_more(case, stage):
         return Verdict((), told)
     ranks = tuple(sorted(int(rank) for rank in case.steps.loc[case.steps["stage"] == stage, "rank"].unique()))
     finding = Finding(
@@ -118,6 +120,15 @@ def _by_talk(case: Case, evidence: Mapping[str, float]) -> Verdict:
         part="communication",
     )
     return Verdict((finding,), told)
+
+
+def _sends_more(case: Case, stage: int) -> bool:
+    """Whether a stage sends more than the others, as far as bytes were recorded: the same for longer is a matter of its links."""
+    rows = _stages.talks(case)
+    if rows["bytes"].isna().any():
+        return True
+    sent = rows.assign(bytes=rows["bytes"].astype("float64")).groupby(["stage", "rank"])["bytes"].sum().groupby("stage").median()
+    return bool(sent[stage] >= MORE_BYTES * sent.drop(index=stage).median())
 
 
 def _faster(case: Case, stage: int, gone: float) -> dict[int, float]:

@@ -150,9 +150,9 @@ def _begun(timeline: Timeline, start_ns: int) -> str:
 
 def _exact(ns: int) -> str:
     """A duration to the last ns."""
-    return (
-        say("{rounded} ({all_of_it} ns)", rounded=format_ns(ns, 4), all_of_it=format_count(ns)) if ns >= NS_PER_US else f"{ns} ns"
-    )
+    if ns < NS_PER_US:
+        return f"{ns} ns"
+    return in_language(say("{rounded} ({all_of_it} ns)", rounded=format_ns(ns, 4), all_of_it=format_count(ns)))
 
 
 def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:

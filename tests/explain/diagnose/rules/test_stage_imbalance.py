@@ -116,8 +116,11 @@ def test_stages_that_compute_as_many_layers_again_are_alike():
     assert judged(recorded((8, 8))).findings == ()
 
 
-def talking(factor, group_of=lambda stage: f"tp{stage}"):
-    """Two stages of two ranks compute alike and then meet; those of the second send among themselves `factor` times as long."""
+def talking(factor, group_of=lambda stage: f"tp{stage}", more=None):
+    """Two stages of two ranks compute alike and then meet; those of the second send among themselves `factor` times as long.
+
+    They send `more` times the bytes, which is `factor` times unless given.
+    """
     sink, length, ops = Sink(), 20 * 10**6, ["MatMul", "FlashAttention", "Norm"] * 4
     for rank in range(4):
         own, last = round(10**6 * (factor if rank > 1 else 1)), round(10**6 * max(factor, 1))
@@ -129,7 +132,8 @@ def talking(factor, group_of=lambda stage: f"tp{stage}"):
             sink.add("steps", rank=rank, step=step, pipeline_stage=rank // 2, start_ns=at, duration_ns=ended - at,
                      computing_ns=12 * 10**6)  # fmt: skip
             sink.add("collectives", rank=rank, step=step, name="AllReduce", operation="all_reduce",
-                     group=[group_of(rank // 2), "all"], group_size=[2, 4], bytes=10**6,
+                     group=[group_of(rank // 2), "all"], group_size=[2, 4],
+                     bytes=[round(10**6 * ((more or factor) if rank > 1 else 1)), 10**6],
                      start_ns=[at + 12 * 10**6, met], duration_ns=[own, ended - met])  # fmt: skip
     return run_of(sink)
 
@@ -144,4 +148,5 @@ def test_a_stage_whose_ranks_send_more_among_themselves_is_named():
 
 def test_stages_that_send_alike_or_to_one_another_are_not_named():
     assert judged(talking(1.4)).findings == ()
+    assert judged(talking(3, more=1)).findings == (), "the same bytes for longer: that is a slow link"
     assert judged(talking(3, lambda stage: "across")).findings == ()
