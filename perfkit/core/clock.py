@@ -113,6 +113,9 @@ def estimate(run: Run) -> Mapping[int, Clock]:
         ends = ends.assign(end_ns=steady)
         clocks = _lines(ends)
         distance = _distance(clocks, ends)
+        # A clock that was set again is followed no further: what it shows between and after is not known.
+        again = _jumps(ends, clocks) if _may_jump(distance) else {}
+        jumps |= {rank: replace(jumps.get(rank, jump), at_ns=None) for rank, jump in again.items()}
     typical = distance["distance_ns"].abs().groupby(distance["rank"]).median()
     return {rank: replace(own, residual_ns=float(typical[rank]), jump=jumps.get(rank)) for rank, own in clocks.items()}
 
@@ -190,7 +193,8 @@ def _jumps(ends: pd.DataFrame, clocks: Mapping[int, Clock]) -> dict[int, Jump]:
         jump = _jump_of(own)
         if jump is not None and abs(jump.jump_ns) > abs(found.get(int(str(rank)), Jump(0, 0, None)).jump_ns):
             found[int(str(rank))] = jump
-    return found
+    sizes = [0, *(jump.jump_ns for jump in found.values())]
+    return found if max(sizes) - min(sizes) >= JUMP_LEAST_NS else {}
 
 
 def _jump_of(own: pd.DataFrame) -> Jump | None:

@@ -35,7 +35,7 @@ from perfkit.config.dialects._shell_syntax import (
     pieces,
 )
 from perfkit.config.dialects._shell_words import Value, expanded, unquoted
-from perfkit.config.dialects._slurm import MPI, asked, directives
+from perfkit.config.dialects._slurm import MPI, asked, directives, plain
 from perfkit.config.dialects.launchers import begins
 
 END = "\0"
@@ -241,7 +241,7 @@ class _Run:
                 self._source(rest)
             case name if name in _SHELLS and len(rest) > 1 and self._started(rest):
                 return
-            case name if name in _QUEUES and self._queued(rest):
+            case name if plain(name) in _QUEUES and self._queued(rest):
                 return
             case ":":
                 for word in rest[1:]:

@@ -30,6 +30,11 @@ _SHORT = re.compile(r"^(-[NnG])(\d.*)$")
 _LAST_NUMBER = re.compile(r"(?:[A-Za-z]\w*:)*(\d{1,6})")
 
 
+def plain(word: str) -> str:
+    """The name of a program, wherever it lies."""
+    return word.rpartition("/")[2].removesuffix(".hydra")
+
+
 def directives(text: str) -> list[str]:
     """The words of a script's `#SBATCH` lines."""
     return [word for found in DIRECTIVE.finditer(text) for word in found[1].split()]
@@ -43,7 +48,7 @@ def asked(words: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     waiting, options = "", OPTIONS
     for word in words:
-        if word in MPI:
+        if plain(word) in MPI:
             options = OF_MPI
         name, equals, value = _SHORT.sub(r"\1=\2", word).partition("=")
         if waiting and not word.startswith("-"):

@@ -43,9 +43,14 @@ class Document:
     held: Mapping[str, str] = field(default_factory=dict)
 
     def came_with(self, named: str) -> str | None:
-        """The text of a file that came along, by the last part of its path: commands name it from folders of their own."""
-        last = named.rpartition("/")[2]
-        return next((text for path, text in self.held.items() if path.rpartition("/")[2] == last), None)
+        """The text of a file that came along, by its path, else by the last part of it if only one has that.
+
+        Commands name files from folders of their own.
+        """
+        if named in self.held:
+            return self.held[named]
+        alike = [text for path, text in self.held.items() if path.rpartition("/")[2] == named.rpartition("/")[2]]
+        return alike[0] if len(alike) == 1 else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -29,6 +29,7 @@ _STARTER = re.compile(rf"(?<![\w./-])(?:sudo\s+(?:-\S+\s+)*)?(?:{CONTAINER}|{_TO
 _HANDS = re.compile(rf"(?<![\w./-])(?:{CONTAINER}|(?:srun|mpirun|mpiexec)\b)")
 _BEGINS = re.compile(rf"(?<=\s)(?<!--name\s)(?:--\s+)?(?={_SHELL}|env\s+\w+=|{PROGRAMS}(?![\w:/@-]))")
 MOST_WORDS = 8
+HANDING = frozenset({"-x", "-e", "--env", "--export"})
 _BEGUN = re.compile(rf"[A-Za-z_]\w*=\S|(?:[\w./~-]*/)?(?:{PROGRAMS}|(?:ba|z)?sh\s+-[a-z]*c\s)")
 """How a command begins: with a variable that is set for it, a program or a shell."""
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']*)"
@@ -79,8 +80,12 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 def begins(words: Sequence[str]) -> int:
-    """At which of the words of a command that starts another one that one stands; 0 where none is known."""
-    return next((at for at in range(1, len(words)) if _BEGUN.match(" ".join(words[at : at + MOST_WORDS]))), 0)
+    """At which of the words of a command that starts another one that one stands; 0 where none is known.
+
+    A variable behind an option that hands it on begins nothing.
+    """
+    at_most = (at for at in range(1, len(words)) if words[at - 1] not in HANDING)
+    return next((at for at in at_most if _BEGUN.match(" ".join(words[at : at + MOST_WORDS]))), 0)
 
 
 def handed(text: str) -> Iterator[tuple[int, str, str]]:

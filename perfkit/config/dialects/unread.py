@@ -9,10 +9,10 @@ from perfkit.core.texts import say
 SAVED = "Megatron-Bridge saves all settings of a run as run_config.yaml: open that"
 OWN = "write the sizes of its model and job as a table of plans, or as perfkit's TOML"
 PROGRAMS = (
-    ("NeMo 2, saved by NeMo-Run", r"^\s*_target_:\s*nemo\.(?:collections|lightning)\.", SAVED),
-    ("NeMo 2, a recipe in Python", r"^\s*(?:from|import)\s+(?:nemo\.(?:collections|lightning)|nemo_run)\b", SAVED),
-    ("Megatron-Bridge, a recipe in Python", r"^\s*(?:from|import)\s+megatron\.bridge\b", SAVED),
-    ("a recipe of torchtune", r"^\s*_component_:\s*torchtune\.", OWN),
+    ("NeMo 2, saved by NeMo-Run", r"^[ \t]*_target_:\s*nemo\.(?:collections|lightning)\.", SAVED),
+    ("NeMo 2, a recipe in Python", r"^[ \t]*(?:from|import)\s+(?:nemo\.(?:collections|lightning)|nemo_run)\b", SAVED),
+    ("Megatron-Bridge, a recipe in Python", r"^[ \t]*(?:from|import)\s+megatron\.bridge\b", SAVED),
+    ("a recipe of torchtune", r"^[ \t]*_component_:\s*torchtune\.", OWN),
     ("a configuration of verl", r"^actor_rollout_ref\s*:", OWN),
     ("a launch of OpenRLHF", r"\bopenrlhf\.cli\.", OWN),
     ("an adapter of PEFT", r"\"peft_type\"\s*:", "open the arguments of its training"),

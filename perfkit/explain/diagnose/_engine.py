@@ -171,15 +171,15 @@ def _within_the_step(findings: Sequence[Finding], case: Case) -> list[Finding]:
     What hosts cost is idle time of their own devices and, at other moments, waiting of the others: no rank idles for all of it.
     """
     left = {"step": case.step_ns or 0, **case.part_ns}
-    untouched = dict(left)
+    of_hosts_ns = _prices.hosts_ns(case)
     kept = []
     for finding in findings:
         if finding.cost_ns is None or not case.step_ns:
             kept.append(finding)
             continue
         most = left.get(finding.part, left["step"])
-        if finding.part == "free" and most == untouched.get("free"):
-            most = max(most, _prices.hosts_ns(case))
+        if finding.part == "free":
+            most, of_hosts_ns = max(most, of_hosts_ns), 0
         cost_ns = min(finding.cost_ns, left["step"], most)
         left["step"] -= cost_ns
         if finding.part in left and finding.part != "step":

@@ -97,7 +97,8 @@ def bounded(finding: Finding, case: Case) -> Finding:
     """
     if finding.cost_ns is None or not case.step_ns:
         return finding
-    if case.ledger.sampled and case.ledger.sampled.keys() >= set(finding.subject.get("ranks", case.run.ranks)):
+    looked_at = set(finding.subject.get("ranks") or case.run.ranks) & set(case.detail_ranks)
+    if looked_at and case.ledger.sampled.keys() >= looked_at:
         return replace(finding, cost_ns=None, loss=None)  # beside the events of a sample others may have been
     bound_ns = bound(finding, case)
     if finding.rule in REGRESSIONS and (grown_ns := case.grown_ns) is not None:

@@ -48,6 +48,8 @@ OF_FORMAT: Mapping[str, str] = {
     "torch-memory-timeline": "torch",
 }
 AMD = re.compile(r"\bAMD\b|\bMI\d{2,3}|gfx\d", re.IGNORECASE)
+OF_TORCH_NPU = re.compile(r"NPU out of memory|NPUWorkspaceAllocator|torch_npu|\bERR\d{5}\b")
+"""What torch_npu prints when something goes wrong, whatever log it is in."""
 GROUPS_OF_MEGATRON = re.compile(r"MODEL_PARALLEL_GROUP|DATA_PARALLEL_GROUP")
 
 EXPANDABLE: Action = {
@@ -136,6 +138,10 @@ def _framework(run: Run) -> str:
     stated = run.facts.get("profiler")
     if stated is not None:
         return "torch_npu" if str(stated.value).startswith("torch_npu") else "mindspore"
+    if OF_FORMAT.get(run.format, "torch") == "torch" and run.has("incidents"):
+        told = run.frame("incidents", columns=("text",))["text"].astype(str)
+        if told.str.contains(OF_TORCH_NPU).any():
+            return "torch_npu"
     if run.format in OF_FORMAT:
         return OF_FORMAT[run.format]
     if run.plan is None:

@@ -18,7 +18,7 @@ from perfkit.explain.diagnose.case import Case
 
 LEAST_SHARED = 0.8
 """Another release fuses some operators, another strategy splits some: a fifth of the time."""
-BATCH = re.compile(r"batch|seq_?len")
+BATCH = re.compile(r"(?<!micro_)batch_size|seq_?len")
 MORE_WORK = 0.02
 """Steps of one job run the same kernels, but for some that an allocator or a log adds."""
 FEW_TOLD = 4
@@ -33,7 +33,7 @@ def told(case: Case, before: Case) -> list[str]:
     ]
     notes: list[str] = []
     if sizes:
-        notes.append(say("the baseline is of another job: {differing}", differing=joined(sizes[:FEW_TOLD], ", ")))
+        notes.append(say("the baseline may be of another job: {differing}", differing=joined(sizes[:FEW_TOLD], ", ")))
     here, there = _by_operator(case), _by_operator(before)
     if len(here) and len(there):
         shared = min(float(one[one.index.isin(other.index)].sum() / one.sum()) for one, other in ((here, there), (there, here)))

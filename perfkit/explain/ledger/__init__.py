@@ -124,7 +124,8 @@ class Ledger(Shown):
         if rows.empty:
             raise NotMeasuredError(f"step {step} of rank {rank}", how_to_collect="record a profile of the step")
         whom = np.where(rows["who"] == NOBODY, "", "/rank " + rows["who"].astype(str))
-        sums = rows.groupby(rows["cause"].astype(str) + whom, sort=False)["ns"].sum().sort_values(ascending=False)
+        cause = rows["cause"].astype(str).mask(_for_nobody(rows), causes.UNEXPLAINED)
+        sums = rows.groupby(cause + whom, sort=False)["ns"].sum().sort_values(ascending=False)
         source = Source("measured" if self.kind == "measured" else "simulated", self.name, f"ledger of rank {rank}, step {step}")
         return Breakdown("ns", {str(path): int(ns) for path, ns in sums.items()}, source)
 

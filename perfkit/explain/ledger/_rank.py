@@ -208,7 +208,10 @@ def own_moments(common_ns: Ints, clock: Clock | None) -> Ints:
     if clock is None:
         return common_ns
     near = common_ns + clock.offset_ns
-    return near + (common_ns - clock.common_ns(near))
+    own: Ints = near + (common_ns - replace(clock, jump=None).common_ns(near))
+    if clock.jump is None or clock.jump.at_ns is None:
+        return own
+    return np.where(own + clock.jump.jump_ns >= clock.jump.at_ns, own + clock.jump.jump_ns, own)
 
 
 def _told(step: int, pieces: Pieces, device: _Device, talk: Talk, host: _host.Host | None) -> _Told:

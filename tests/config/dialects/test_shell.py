@@ -345,7 +345,15 @@ def test_a_queue_keeps_its_own_options(asked, devices):
 
 @pytest.mark.parametrize(
     "start",
-    ["mpirun -np 16", "mpirun --allow-run-as-root -n 16 -N 8 -x A=1", "mpiexec -n 16 --hostfile hosts", "srun -N 2 mpirun -np 16"],
+    [
+        "mpirun -np 16",
+        "/usr/bin/mpirun -np 16",
+        "mpiexec.hydra -np 16",
+        "mpirun -x NCCL_DEBUG=INFO -np 16",
+        "mpirun --allow-run-as-root -n 16 -N 8 -x A=1",
+        "mpiexec -n 16 --hostfile hosts",
+        "srun -N 2 mpirun -np 16",
+    ],
 )
 def test_processes_of_mpi_are_those_that_it_starts(start):
     plan = read_text(f"{start} python pretrain_gpt.py --num-layers 2 {SMALL}\n", "job.sh")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit.core.clock import Clock
+from perfkit.core.clock import Clock, Jump
 from perfkit.explain.ledger import _late, _rank, _stated, _usual, causes, ledger
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import US, run_of
@@ -272,6 +272,13 @@ def test_a_moment_of_the_common_clock_on_that_of_a_rank_is_that_moment_on_the_co
     own = _rank.own_moments(common, clock)
     assert np.abs(own - (common + offset_ns + drift * (common - 10**9))).max() <= abs(drift) ** 2 * 200e9 + 1
     assert np.abs(clock.common_ns(own) - common).max() <= abs(drift) ** 2 * 200e9 + 1
+
+
+@pytest.mark.parametrize("jump_ns", [50, -30])
+def test_a_moment_of_a_clock_that_was_set_comes_back_from_the_common_one(jump_ns: int):
+    clock = Clock(0, 7, 0.0, 0, 0.0, 0.0, 9, Jump(1200, jump_ns, at_ns=1000))
+    own = np.concatenate([np.arange(0, 1000 - max(0, jump_ns), 10), np.arange(1000, 3000, 10)])
+    assert _rank.own_moments(clock.common_ns(own), clock).tolist() == own.tolist()
 
 
 def test_a_kernel_is_what_its_type_says_or_else_its_name_and_on_the_host_processor_if_its_core_is():

@@ -25,6 +25,12 @@ NPU = (
 LINES = [
     (TORCH.format(others="", unused="6.00 GiB"), (2 * GIB, 1.5 * GIB, 6 * GIB, None)),
     (TORCH.format(others="Process 7 has 8.00 GiB memory in use. ", unused="0 bytes"), (2 * GIB, 1.5 * GIB, 0, 8 * GIB)),
+    (
+        "Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 14.75 GiB of which 7.00 MiB is free. Process 43207 has "
+        "14.50 GiB memory in use. Of the allocated memory 13.72 GiB is allocated by PyTorch, and 2.00 MiB is reserved by PyTorch "
+        "but unallocated.",
+        (14 * MIB, 7 * MIB, 2 * MIB, None),
+    ),
     (NPU, (896 * MIB, 512 * MIB, 3 * GIB, None)),
     ("Memory not enough: current free memory size[1024] is smaller than required size[4096].", (4096, 1024, None, None)),
     ("Device(id:0) memory isn't enough and alloc failed, kernel name: Default/net, alloc size: 4096B.", (4096, None, None, None)),
@@ -64,3 +70,10 @@ def test_ranks_that_ran_out_for_different_reasons_are_each_told_what_helps(tmp_p
     assert {"other processes", "ALLOC_CONF"} <= {
         word for word in ("other processes", "ALLOC_CONF") for text in finding.actions if word in text
     }
+
+
+def test_advice_is_in_the_words_of_what_ran_out(tmp_path: Path):
+    (tmp_path / "rank_3.log").write_text(NPU + "\n")
+    (finding,) = diagnose(load(tmp_path), only=[out_of_memory.RULE]).findings
+    assert "PYTORCH_NPU_ALLOC_CONF" in " ".join(finding.actions)
+    assert "CUDA" not in " ".join(finding.actions)

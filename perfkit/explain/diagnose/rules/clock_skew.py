@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from perfkit.core import clock
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
-from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -34,9 +33,9 @@ def check(case: Case) -> Verdict:
     if not clocks:
         raise NotMeasuredError("collectives that several ranks ran together", how_to_collect=COMMUNICATION_BY)
     jumps = {rank: own.jump for rank, own in clocks.items() if own.jump is not None}
-    sizes = [0, *(jump.jump_ns for jump in jumps.values())]
-    if (size_ns := max(sizes) - min(sizes)) >= clock.JUMP_LEAST_NS:
-        finding = _jumped(case, jumps, size_ns)
+    if jumps:
+        sizes = [0, *(jump.jump_ns for jump in jumps.values())]
+        finding = _jumped(case, jumps, max(sizes) - min(sizes))
         return Verdict((finding,), finding.evidence)
     off = {
         rank: own
@@ -49,10 +48,14 @@ def check(case: Case) -> Verdict:
     if not off:
         return Verdict((), evidence)
     ranks = tuple(sorted(off))
-    who = _who.count(len(ranks), "rank")
+    form = (
+        "The clock of rank {ranks} is {largest_offset_ns} apart from the others; figures between ranks were corrected"
+        if len(ranks) == 1
+        else "Clocks of ranks {ranks} differ by up to {largest_offset_ns}; figures between ranks were corrected"
+    )
     finding = Finding(
         rule=RULE.name,
-        title=say("Clocks of {who} differ by up to {largest_offset_ns}; figures between ranks were corrected", who=who, **evidence),
+        title=say(form, ranks=first_of(ranks, FEW_TOLD), **evidence),
         subject={"ranks": ranks},
         evidence={**evidence, "num_collectives": min(own.num_matches for own in off.values())},
         actions=("synchronise the clocks of the hosts (PTP, chrony) before comparing timelines by eye",),

@@ -31,6 +31,7 @@ _UNUSED = (re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated"),)
 _RESERVED = (re.compile(rf"{_SIZE} reserved in total by PyTorch"),)
 _ALLOCATED = (re.compile(rf"{_SIZE} already allocated"),)
 _OTHERS = re.compile(rf"\bProcess \d+ has {_SIZE} memory in use")
+_OWN = "this process has"
 FIGURES = ("requested_bytes", "free_bytes", "unused_bytes", "others_bytes")
 """Columns of `incidents`: what did not fit, what the device had free, what the pool held without using it, what others held."""
 
@@ -42,7 +43,8 @@ def failed_request(text: str) -> Mapping[str, int | None]:
     unused, reserved, allocated = (_first(patterns, text) for patterns in (_UNUSED, _RESERVED, _ALLOCATED))
     if unused is None and reserved is not None and allocated is not None:
         unused = max(0, reserved - allocated)
-    others = [_bytes(found[1], found[2]) for found in _OTHERS.finditer(text)]
+    # In a container PyTorch does not know itself among the processes of the device, and tells itself as one of them.
+    others = [_bytes(found[1], found[2]) for found in _OTHERS.finditer(text)] if _OWN in text else []
     return dict(zip(FIGURES, (_first(_REQUESTED, text), _first(_FREE, text), unused, sum(others) if others else None), strict=True))
 
 

@@ -75,13 +75,13 @@ def test_a_clock_that_is_set_while_it_is_recorded_is_said_with_its_step(jump_ms:
     assert jumps(run) == []
 
 
-def set_by(run: Run, rank: int, jump_ms: int) -> Run:
-    """The run as a clock shows it that is set in the middle of step 5."""
-    moment = run.frame("kernels").query("rank == @rank and step == 5")["start_ns"].median()
+def set_by(run: Run, rank: int, jump_ms: float, step: int = 5) -> Run:
+    """The run as a clock shows it that is set in the middle of a step."""
+    moment = run.frame("kernels").query("rank == @rank and step == @step")["start_ns"].median()
     tables = dict(run.tables)
     for name in ("kernels", "collectives"):
         late = (tables[name]["rank"] == rank) & (tables[name]["start_ns"] >= moment)
-        tables[name] = tables[name].assign(start_ns=tables[name]["start_ns"] + late.astype("int64") * jump_ms * 1_000_000)
+        tables[name] = tables[name].assign(start_ns=tables[name]["start_ns"] + late.astype("int64") * round(jump_ms * 1e6))
     return replace(run, tables=tables)
 
 
@@ -122,3 +122,25 @@ def test_of_clocks_that_are_apart_all_the_time_only_the_one_that_is_set_jumps(wh
     assert finding.subject["ranks"] == (who,)
     assert finding.evidence["jump_ns"] == pytest.approx(25e6, rel=0.01)
     assert jumps(apart) == []
+
+
+def test_a_clock_that_is_set_twice_is_followed_no_further_and_blames_nobody():
+    steady = Training(ranks=4, steps=12, factors={2: 1.3}).run()
+    found = {finding.rule: finding for finding in diagnose(set_by(set_by(steady, 1, 20, step=4), 1, 15, step=8)).findings}
+    assert found[RULE.name].subject["ranks"] == (1,)
+    assert "not known from there on" in found[RULE.name].title
+    assert found["slow-rank"].subject["ranks"] == (2,)
+
+
+def test_a_clock_that_is_set_by_less_than_is_told_is_neither_told_nor_are_its_steps_left_out():
+    shown = diagnose(set_by(Training(ranks=4, steps=8).run(), 1, 0.6))
+    assert not any("a clock was set" in note for note in shown.notes)
+
+
+@pytest.mark.parametrize("jump_ms", [50, 20, -2])
+def test_what_ranks_wait_in_judged_steps_is_what_it_is_with_clocks_that_are_not_set(jump_ms: int):
+    steady = Training(ranks=4, steps=8, factors={2: 1.3}).run()
+    shown = diagnose(set_by(steady, 0, jump_ms)).ledger.entries
+    before = diagnose(steady).ledger.of(steps=shown["step"].unique()).entries
+    sums = [rows.groupby(["rank", rows["cause"].astype(str)])["ns"].sum() for rows in (before, shown)]
+    assert sums[1].reindex(sums[0].index).fillna(0).to_numpy() == pytest.approx(sums[0].to_numpy(), rel=0.01, abs=50_000)
