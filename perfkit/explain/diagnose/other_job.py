@@ -41,7 +41,7 @@ def told(case: Case, before: Case) -> list[str]:
             form = "the baseline may be of another job: {shared_share} of the computing time is in operators that both ran"
             notes.append(say(form, shared_share=shared))
         elif abs(_kernels_a_step(case) / _kernels_a_step(before) - 1.0) > MORE_WORK:
-            form = "a rank runs {here} kernels a step here and {there} in the baseline: more or less work, not the same one slower"
+            form = "a rank runs {here} kernels a step here and {there} in the baseline: the work is not the same"
             counts = {"here": _kernels_a_step(case), "there": _kernels_a_step(before)}
             notes.append(say(form, **{name: format_count(round(count)) for name, count in counts.items()}))
     return notes
