@@ -568,3 +568,20 @@ def test_a_timeline_that_was_compressed_is_read_as_it_was(tmp_path: Path, beside
             pd.testing.assert_frame_equal(plain.frame(name), compressed.frame(name))
     assert compressed.has("launches")
     assert compressed.has("waits")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_timeline_that_is_cut_is_said_through_every_door_and_again_when_it_is_opened_again(tmp_path: Path, packed: bool):
+    folder = shutil.copytree(TWO_RANKS, tmp_path / "run")
+    (whole,) = (folder / "rank0_ascend_pt").rglob("trace_view.json.gz")
+    if packed:
+        whole.write_bytes(whole.read_bytes()[:60_000])
+    else:
+        whole.with_suffix("").write_bytes(gzip.decompress(whole.read_bytes())[:1_100_000])
+        whole.unlink()
+    for _ in range(2):
+        run = load(folder)
+        assert len(run.frame("host"))
+        (lost,) = run.dropped
+        assert lost.what.endswith("what follows is lost")
+        assert "trace_view.json" in str(lost.file)

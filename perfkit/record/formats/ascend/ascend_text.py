@@ -21,6 +21,7 @@ from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.ascend import _call_sums, _layout, _memory, steps
 from perfkit.record.formats.ascend import folders as _ascend_folders
 from perfkit.record.formats.ascend._collectives import read_links, read_operations
+from perfkit.record.formats.ascend._cut import ends_early
 from perfkit.record.formats.ascend._many import MANY_RANKS, offer_many, read_many
 from perfkit.record.formats.ascend._recording import Recording, add_communication, add_kernels, add_steps, compare
 from perfkit.record.formats.ascend._units import is_recorded, offer_table
@@ -51,6 +52,9 @@ def read(match: Match, sink: Sink) -> None:
     _layout.add_facts(sink, ranks)
     named = _layout.groups_of(ranks)
     sink.placement.update(_layout.placement(named, [rank.rank for rank in ranks], sink.facts))
+    for timeline in (file for rank in ranks if (file := rank.file(TIMELINE)) is not None):
+        if (why := ends_early(timeline)) is not None:
+            sink.drop(why, 1, timeline)
     kernel_files = {rank.rank: file for rank in ranks if (file := rank.source.files.get(KERNELS)) is not None}
     if len(ranks) >= MANY_RANKS:
         _add_coverage(read_many(ranks, named, sink, _record), sink)
