@@ -89,9 +89,15 @@ def host_of(run: Run, rank: int) -> tuple[Host | None, float]:
     return Host(latest, *events), share
 
 
-def without_habits(host: Host, gaps: Intervals, steps: Intervals) -> Host:
-    """The host with only those stretches of silence that are pauses: in the idle times `gaps` of all of its `steps`."""
+def without_habits(host: Host, gaps: Intervals, begun: Ints, steps: Intervals) -> Host:
+    """The host with only those stretches of silence that are pauses: in the idle times `gaps` of all of its `steps`.
+
+    A host that has launched what comes next may be as silent as it likes: what the device waits for then is its own. `begun` are
+    the starts of all kernels, ascending.
+    """
     silent = host.silent
+    called, _ = _called(host, gaps, begun)
+    gaps = Intervals(gaps.starts, called)
     idle = until(gaps, silent.ends) - until(gaps, silent.starts)
     step = np.searchsorted(steps.starts, silent.ends, side="right")
     of_step = pd.Series(idle).groupby(step).transform(lambda own: _habit(own, 1)).to_numpy()
@@ -185,11 +191,7 @@ def explain(host: Host | None, gaps: Intervals, kernels: tuple[Ints, npt.NDArray
     begun, fetches = kernels
     after = np.searchsorted(begun, ends, side="left")
     follows = after < len(begun)
-    next_start = begun[after.clip(max=max(len(begun) - 1, 0))] if len(begun) else ends
-    launch = np.where(follows, host.returned.index.get_indexer(pd.Index(next_start)), NOTHING)
-    known = launch != NOTHING
-    # Without a launch on record what the host did in all of the idle time is looked at.
-    called = np.clip(np.where(known, host.returned.to_numpy(dtype=np.int64)[launch], ends), starts, ends)
+    called, known = _called(host, gaps, begun)
     blocked, names = _blocked(host, starts, called)
     amounts = _amounts(host, starts, called)
     free = called - starts - sum(amounts.values())
@@ -204,6 +206,18 @@ def explain(host: Host | None, gaps: Intervals, kernels: tuple[Ints, npt.NDArray
     own = np.where(called > starts, causes.LATENCY, causes.DEVICE).astype(object)
     own[fetched] = causes.FEED
     return _laid(starts, ends, rows, (wait, own))
+
+
+def _called(host: Host, gaps: Intervals, begun: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Until when each idle time lasts that the host has not launched what ends it, and whether its launch is on record.
+
+    Without one what the host did in all of the idle time is looked at.
+    """
+    after = np.searchsorted(begun, gaps.ends, side="left")
+    next_start = begun[after.clip(max=max(len(begun) - 1, 0))] if len(begun) else gaps.ends
+    launch = np.where(after < len(begun), host.returned.index.get_indexer(pd.Index(next_start)), NOTHING)
+    known = launch != NOTHING
+    return np.clip(np.where(known, host.returned.to_numpy(dtype=np.int64)[launch], gaps.ends), gaps.starts, gaps.ends), known
 
 
 def _untold(starts: Ints, ends: Ints, begun: Ints, fetches: npt.NDArray[np.bool_]) -> Idle:

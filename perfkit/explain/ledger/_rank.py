@@ -109,7 +109,7 @@ def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host
     device = replace(device, modules=module_tree.modules_of(run, rank, host=stacks or read is not None))
     if read is not None:
         bounds = np.array(sorted(at for _, at in placed), dtype=np.int64)
-        read = _host.without_habits(read, _idle(cut), Intervals(bounds[:, 0], bounds[:, 1]))
+        read = _host.without_habits(read, _idle(cut), device.starts, Intervals(bounds[:, 0], bounds[:, 1]))
     parts = [_told(step, pieces, device, talk, read) for (step, _), pieces in zip(placed, cut, strict=True)]
     whole = tuple(zip(*parts, strict=True))
     steps, starts, ends, members = (np.concatenate(whole[field]) for field in (0, 1, 2, 6))

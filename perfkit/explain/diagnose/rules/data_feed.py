@@ -26,10 +26,11 @@ from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
-from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns, together
 from perfkit.explain.diagnose.host import FEED_LEAST
 from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.source_lines import called_from
+from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 from perfkit.explain.ledger import at_work_ns, causes
 from perfkit.record.overlap import Intervals
 
@@ -91,14 +92,64 @@ def check(case: Case) -> Verdict:
     bar_ns = max(case.limit(FEED_SHARE) * step_ns, case.limit(FEED_LEAST))
     if means.empty or means.max() < bar_ns:
         return Verdict((), evidence)
+    longer, leads = _longer_in_some_steps(case, leads, bar_ns)
+    lasting = _of_all_steps(case, leads, bar_ns, evidence)
+    return Verdict((*longer, *lasting), evidence)
+
+
+def _of_all_steps(case: Case, leads: pd.DataFrame, bar_ns: float, evidence: dict[str, float]) -> tuple[Finding, ...]:
+    """What ranks wait for in all steps, or in some that the others do not wait in."""
+    means = _by_step(leads).mean(axis=1)
+    if means.max() < bar_ns:
+        return ()
     late = _late(means, bar_ns)
     named = _named(case, leads, means, late, bar_ns)
     rest = tuple(rank for rank in late if rank not in named)
     finding, cost_ns = _finding(case, leads, named, bar_ns, evidence, beside=rest)
     if not rest:
-        return Verdict((finding,), evidence)
+        return (finding,)
     both, both_ns = _finding(case, leads, tuple(late), bar_ns, evidence)
-    return Verdict((finding, replace(both, subject={**both.subject, "ranks": rest}, cost_ns=max(0, both_ns - cost_ns))), evidence)
+    return finding, replace(both, subject={**both.subject, "ranks": rest}, cost_ns=max(0, both_ns - cost_ns))
+
+
+def _longer_in_some_steps(case: Case, leads: pd.DataFrame, bar_ns: float) -> tuple[list[Finding], pd.DataFrame]:
+    """Ranks that wait in every step, and longer in few; and the intervals without what those few have beyond the others."""
+    table, step_ns = _by_step(leads), case.step_ns or 1
+    least_ns = max(case.limit(EPISODE_SHARE) * step_ns, case.limit(FEED_LEAST))
+    found = {int(str(rank)): episode for rank in table.index if (episode := episode_of(table.loc[rank], least_ns)) is not None}
+    found = {rank: one for rank, one in found.items() if one.usual >= bar_ns and 2 * len(one.steps) <= table.shape[1]}
+    findings, left = [], pd.Series(1.0, index=leads.index)
+    for steps, ranks in together(found):
+        which = (leads["rank"].isin(ranks) & leads["step"].isin(steps)).to_numpy(dtype=bool)
+        inside = table.loc[list(ranks), list(steps)]
+        shares = {rank: float(found[rank].usual / inside.loc[rank].mean()) for rank in ranks}
+        rows = leads[which]
+        beyond = work.loss(rows, fraction=1.0 - rows["rank"].map(shares).astype("float64"), alone=True)
+        cost_ns = price_ns(case, steps, work.price(case, [beyond]))
+        if cost_ns < case.limit(MEDIUM_SHARE) * step_ns:
+            continue
+        left[which] = rows["rank"].map(shares).astype("float64")
+        worst = max(ranks, key=lambda rank: float(inside.loc[rank].mean()))
+        evidence = found[worst].evidence(table.loc[worst], table.shape[1])
+        findings.append(
+            Finding(
+                rule=RULE.name,
+                title=say(
+                    "{who} {in_these_steps_ns} for data {when}, {usual_ns} in the others (means)",
+                    who=_who(ranks, len(table)),
+                    when=found[worst].told(table.shape[1]),
+                    **evidence,
+                ),
+                subject={"ranks": ranks, "steps": steps},
+                evidence=evidence,
+                actions=fitting(case, ACTIONS),
+                cost_ns=cost_ns,
+                next=("16_data_feed",),
+                part="free",
+                loss=beyond,
+            )
+        )
+    return findings, leads.assign(duration_ns=(leads["duration_ns"] * left).round().astype("int64"))
 
 
 def _finding(
@@ -120,8 +171,8 @@ def _finding(
     if beside:
         by_step = (by_step - table.loc[list(beside)].max(axis=0)).clip(lower=0.0)
     episode = episode_of(by_step, max(case.limit(EPISODE_SHARE) * step_ns, case.limit(FEED_LEAST)))
-    if episode is not None and episode.usual >= bar_ns and _lasts(episode, by_step):
-        episode = None
+    if episode is not None and episode.usual >= bar_ns:
+        episode = None  # all steps wait; what few of them have beyond that was told
     others = means.drop(index=list(named))
     usual_ns = float(others.max()) if len(others) else _usual_ns(table, bar_ns) if episode is None else episode.usual
     cost_ns = _above_ns(case, leads, named, usual_ns)
@@ -158,12 +209,6 @@ def _finding(
         loss=_above(leads, named, usual_ns),
     )
     return found, cost_ns
-
-
-def _lasts(episode: Episode, by_step: pd.Series) -> bool:
-    """Whether all steps wait, and most of them longer than a few, or a few not so much longer as all do."""
-    inside_ns = float(by_step[list(episode.steps)].mean())
-    return 2 * len(episode.steps) > len(by_step) or episode.usual >= MOST * inside_ns
 
 
 def _apart_from_launching(case: Case, leads: pd.DataFrame) -> pd.DataFrame:
