@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.run import Position, Run
@@ -28,6 +30,8 @@ _WORDS: Mapping[str, str] = {
 }
 _WORD = re.compile(r"[a-z]+")
 _POINT_TO_POINT = frozenset({"send", "receive", "send_receive"})
+_PLACE = re.compile(r"#\d+$")
+"""How a reader names operations of which the recording says no more than their order."""
 _SHARED = frozenset({"embd", "embedding", "modulo", "replicate", "intra", "inter"})
 """Words of labels whose groups cut a dimension differently from the group that carries its plain name."""
 
@@ -109,7 +113,9 @@ def members_by_rank(run: Run) -> dict[tuple[str, int], tuple[int, ...]]:
 def told_apart(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
     """Rows of `collectives` with a number of their group (`members`) and, where it is known, its size.
 
-    Several groups may share one name; those whose members are known get numbers of their own.
+    Several groups may share one name; those whose members are known get numbers of their own. Where operations are named by their
+    place in the step and the ranks of a group have not as many of them, some were not recorded: of those nothing says which belong
+    together, and each gets a number that no other rank has.
     """
     known = members_by_rank(run)
     pairs = rows[["group", "rank"]].drop_duplicates()
@@ -124,7 +130,22 @@ def told_apart(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
     keys = rows.assign(group=rows["group"].astype("object"))
     merged = keys.merge(told.astype({"group": "object", "rank": "int64"}), on=["group", "rank"], how="left")
     sizes = merged["known_size"].astype("Int64")
-    return merged.assign(group_size=merged["group_size"].fillna(sizes).astype("Int64")).drop(columns="known_size")
+    known_apart = merged.assign(group_size=merged["group_size"].fillna(sizes).astype("Int64")).drop(columns="known_size")
+    uneven = _uneven(known_apart)
+    alone = len(sets) + known_apart["rank"].astype("int64")
+    return known_apart.assign(members=known_apart["members"].mask(uneven, alone)) if uneven.any() else known_apart
+
+
+def _uneven(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows are named by their place among the operations of a group in a step, of which its ranks have not as many."""
+    names = rows["name"].astype("category").cat
+    by_place = np.array([*(_PLACE.search(str(name)) is not None for name in names.categories.tolist()), False], dtype=bool)
+    found: npt.NDArray[np.bool_] = by_place[names.codes.to_numpy()]
+    own = rows.loc[found, ["members", "rank", "step"]].assign(step=rows.loc[found, "step"].fillna(-1).astype("int64"))
+    count = own.groupby(["members", "step", "rank"])["rank"].transform("size")
+    of_group = count.groupby([own["members"], own["step"]])
+    found[found] = (of_group.transform("min") != of_group.transform("max")).to_numpy(dtype=bool)
+    return found
 
 
 def _stated(run: Run) -> list[Group]:

@@ -239,6 +239,7 @@ LOG = Table(
         _RANK,
         _STEP,
         Column("line", "int", "line number in the log, 1-based"),
+        Column("file", "text", "file that prints it", nullable=True),
         Column("num_steps", "int", "steps that the printed time is the mean of"),
         Column("duration_ns", "int", "time of one step; null where the log prints a rate only", nullable=True),
         Column("timestamp_ns", "int", "when the line was printed, UTC if no zone is given", nullable=True),

@@ -181,8 +181,8 @@ class Case:
         if self.ledger.sampled:
             notes.append(
                 say(
-                    "the launches of {share} of what {ranks} ran are on record: a sample of the events, which tells neither idle "
-                    "times nor what they cost",
+                    "of {share} of what {ranks} ran kernel and launch are on record: a sample of the events, which tells neither "
+                    "idle times nor what they cost",
                     ranks=_ranks(self.ledger.sampled),
                     share=max(self.ledger.sampled.values()),
                 )
@@ -247,7 +247,7 @@ class Case:
             return rows
         if not self.known_ranks and self.ledger.sampled and not self.torn:
             share = max(self.ledger.sampled.values())
-            missing = say("all events of a step: the launches of {share} of what ran were recorded", share=share)
+            missing = say("all events of a step: kernel and launch of {share} of what ran were recorded", share=share)
             raise NotMeasuredError(missing, how_to_collect=HOST_BY)
         if not self.known_ranks:
             raise NotMeasuredError(

@@ -34,9 +34,7 @@ def told(case: Case, before: Case) -> list[str]:
     notes: list[str] = []
     if sizes:
         notes.append(say("the baseline may be of another job: {differing}", differing=joined(sizes[:FEW_TOLD], ", ")))
-    here, there = _by_operator(case), _by_operator(before)
-    if len(here) and len(there):
-        shared = min(float(one[one.index.isin(other.index)].sum() / one.sum()) for one, other in ((here, there), (there, here)))
+    if (shared := shared_share(case, before)) is not None:
         if shared < LEAST_SHARED:
             form = "the baseline may be of another job: {shared_share} of the computing time is in operators that both ran"
             notes.append(say(form, shared_share=shared))
@@ -45,6 +43,14 @@ def told(case: Case, before: Case) -> list[str]:
             counts = {"here": _kernels_a_step(case), "there": _kernels_a_step(before)}
             notes.append(say(form, **{name: format_count(round(count)) for name, count in counts.items()}))
     return notes
+
+
+def shared_share(case: Case, before: Case) -> float | None:
+    """The share of the computing time that is in operators which both ran, of the run that has less; None where one has none."""
+    here, there = _by_operator(case), _by_operator(before)
+    if here.empty or there.empty:
+        return None
+    return min(float(one[one.index.isin(other.index)].sum() / one.sum()) for one, other in ((here, there), (there, here)))
 
 
 def _by_operator(case: Case) -> pd.Series:

@@ -39,10 +39,13 @@ STARTED_NS = 20_000
 """A call that ended this long before the device fell idle had waited for its last kernel."""
 LAUNCHES_LEAST, EXECUTIONS_LEAST = 0.8, 20
 """Of a recording that holds all events the launches of 94 % and more of what runs in steps are known; of so few nothing follows."""
+RAN_LEAST = 0.98
+"""A recording that holds all events holds the kernel of every call that launches one (of 32,000 bundled calls, no exception)."""
 _COLUMNS = ("name", "kind", "thread", "start_ns", "duration_ns")
 _PASSES_ON = re.compile(r"^Dequeue@")
 """Calls in which a second thread launches what others have put into its queue: it compiles operators there, for a millisecond each,
 and the others wait for it when they need the queue empty. The host is slow then, and does not stand still."""
+_LAUNCHES = re.compile(r"^(cuda|cu|hip)(Ext|Module|Cooperative)*Launch(Cooperative)?Kernel")
 _MARK = re.compile(r"^ProfilerStep|^## |^\[|^nn\.Module|^PyTorch Profiler|^<built-in|enqueue", re.IGNORECASE)
 
 
@@ -66,9 +69,10 @@ class Host:
 
 
 def host_of(run: Run, rank: int) -> tuple[Host | None, float]:
-    """The host of a rank, and the share of its executions in steps whose launch is on record.
+    """The host of a rank, and the share of what it launched and ran in steps of which both are on record.
 
-    None if launches were not recorded, or no more than a sample of them: then what the host did in between is not known.
+    None if launches were not recorded, or of them or of what they launched no more than a sample: then what was between two events
+    that are on record is not known.
     """
     if "launches" not in run.tables:
         return None, 0.0
@@ -85,8 +89,22 @@ def host_of(run: Run, rank: int) -> tuple[Host | None, float]:
     # Of several kernels that start together the one launched last was waited for.
     latest = pd.Series(returned, index=starts).groupby(level=0).max()
     host = run.frame("host", ranks=[rank], columns=_COLUMNS) if "host" in run.tables else pd.DataFrame()
+    ran = _ran(host, called)
+    if ran < RAN_LEAST:
+        return None, ran
     events = _events(host, set(launches["thread"].dropna().astype(str)), np.concatenate([called, returned]))
     return Host(latest, *events), share
+
+
+def _ran(host: pd.DataFrame, called: Ints) -> float:
+    """The share of calls that launch kernels of which a kernel is on record (they are in `called`); 1 without such calls."""
+    if host.empty:
+        return 1.0
+    names = host["name"].astype("category").cat
+    launching = np.array([*(_LAUNCHES.search(str(name)) is not None for name in names.categories.tolist()), False], dtype=bool)
+    moments = host["start_ns"].to_numpy(dtype=np.int64)[launching[names.codes.to_numpy()]]
+    moments = moments[moments <= called.max()]  # what was launched when the recording ended had no time to run
+    return float(np.isin(moments, called).mean()) if len(moments) >= EXECUTIONS_LEAST else 1.0
 
 
 def without_habits(host: Host, gaps: Intervals, begun: Ints, steps: Intervals) -> Host:

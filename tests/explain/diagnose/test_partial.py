@@ -14,6 +14,7 @@ from perfkit.core.run import Run
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules import data_feed, exposed_communication
 from perfkit.explain.ledger import causes, ledger
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.load import load
 from tests import two_ranks
 
@@ -63,3 +64,36 @@ def test_a_sample_of_the_events_says_so_and_prices_no_idle_time(sample: Run):
     assert any("a sample of the events" in note for note in found.notes)
     assert data_feed.RULE.name in {entry.rule for entry in found.not_measured}
     assert [finding for finding in found.findings if finding.part == "free" and finding.cost_ns] == []
+
+
+@pytest.fixture(scope="module")
+def without_kernels(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """All events of the ranks of a recording but every fifth kernel of rank 3, whose launches are there."""
+    folder = tmp_path_factory.mktemp("kernels")
+    for part in DLRM.glob("worker*.json.gz"):
+        trace = json.loads(gzip.decompress(part.read_bytes()))
+        if part.name.startswith("worker3"):
+            kernels = [one for one in trace["traceEvents"] if one.get("cat", "").lower() == "kernel"]
+            lost = {id(one) for one in kernels[::5]}
+            trace["traceEvents"] = [one for one in trace["traceEvents"] if id(one) not in lost]
+        (folder / part.name.removesuffix(".gz")).write_text(json.dumps(trace))
+    return load(folder)
+
+
+def test_a_rank_of_whose_launches_the_kernels_are_missing_is_a_sample_and_says_nothing_of_clocks(without_kernels: Run):
+    found = diagnose(without_kernels)
+    assert set(found.ledger.sampled) == {3}
+    assert found.ledger.sampled[3] == pytest.approx(0.8, abs=0.02)
+    assert any("a sample of the events" in note for note in found.notes)
+    assert [finding for finding in found.findings if finding.rule == "clock-skew"] == []
+    own = found.ledger.entries[found.ledger.entries["rank"] == 3]
+    assert own.loc[own["cause"].str.startswith("host/"), "ns"].sum() == 0
+
+
+def test_operations_named_by_their_place_meet_only_where_all_ranks_have_as_many(without_kernels: Run):
+    whole, less = (causal_graph(run).members() for run in (load(DLRM), without_kernels))
+    count = less.groupby("rank").size()
+    assert count[3] < count[0] == whole.groupby("rank").size()[3]
+    assert (whole["num_seen"] == 8).all()
+    assert (less["num_seen"] == 1).all()
+    assert not (less["basis"] == "arrival").any()

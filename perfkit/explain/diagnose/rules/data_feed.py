@@ -120,17 +120,16 @@ def _longer_in_some_steps(case: Case, leads: pd.DataFrame, bar_ns: float) -> tup
     found = {rank: one for rank, one in found.items() if one.usual >= bar_ns and 2 * len(one.steps) <= table.shape[1]}
     findings, left = [], pd.Series(1.0, index=leads.index)
     for steps, ranks in together(found):
-        which = (leads["rank"].isin(ranks) & leads["step"].isin(steps)).to_numpy(dtype=bool)
-        inside = table.loc[list(ranks), list(steps)]
-        shares = {rank: float(found[rank].usual / inside.loc[rank].mean()) for rank in ranks}
-        rows = leads[which]
-        beyond = work.loss(rows, fraction=1.0 - rows["rank"].map(shares).astype("float64"), alone=True)
+        rows = leads[(leads["rank"].isin(ranks) & leads["step"].isin(steps)).to_numpy(dtype=bool)]
+        inside = rows.groupby("rank")["duration_ns"].sum() / len(steps)
+        usual = rows["rank"].map({rank: found[rank].usual for rank in ranks}) / rows["rank"].map(inside)
+        beyond = work.loss(rows, fraction=1.0 - usual.astype("float64"), alone=True)
         cost_ns = price_ns(case, steps, work.price(case, [beyond]))
         if cost_ns < case.limit(MEDIUM_SHARE) * step_ns:
             continue
-        left[which] = rows["rank"].map(shares).astype("float64")
-        worst = max(ranks, key=lambda rank: float(inside.loc[rank].mean()))
-        evidence = found[worst].evidence(table.loc[worst], table.shape[1])
+        left[rows.index] = usual.astype("float64")
+        worst = int(str(inside.idxmax()))
+        evidence = found[worst].evidence(table.T[worst], table.shape[1])
         findings.append(
             Finding(
                 rule=RULE.name,

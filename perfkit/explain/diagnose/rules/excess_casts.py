@@ -69,4 +69,12 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-RULE = Rule("excess-casts", "Conversions of type and layout", frozenset({"steps", "kernels"}), KERNELS_BY, (CASTS_SHARE,), check)
+RULE = Rule(
+    name="excess-casts",
+    title="Conversions of type and layout",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(CASTS_SHARE,),
+    check=check,
+    explains=frozenset({"more-work"}),
+)

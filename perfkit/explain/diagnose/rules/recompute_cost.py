@@ -46,4 +46,12 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), repeated.evidence)
 
 
-RULE = Rule("recompute-cost", "Recomputation", frozenset({"steps", "kernels"}), KERNELS_BY, (RECOMPUTE_SHARE,), check)
+RULE = Rule(
+    name="recompute-cost",
+    title="Recomputation",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(RECOMPUTE_SHARE,),
+    check=check,
+    explains=frozenset({"more-work"}),
+)

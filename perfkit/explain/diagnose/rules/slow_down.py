@@ -52,8 +52,7 @@ ACTIONS: tuple[Action, ...] = (
 
 def check(case: Case) -> Verdict:
     """Times of steps that grow, and steps that were run again."""
-    rows = case.run.frame("log").sort_values(["rank", "line"], kind="stable")
-    rows = _of_one_rank(rows)
+    rows = _of_one_rank(case.run.frame("log"))
     again = tuple(_restarts(rows))
     timed = rows[rows["duration_ns"].notna().to_numpy(dtype=bool) & ~rows["step"].isin(case.warm_up_steps).to_numpy(dtype=bool)]
     if len(timed) < LEAST_ROWS and not again:
@@ -89,7 +88,7 @@ def _of_one_rank(rows: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Where step numbers go back in one file: the first and last step that were run again, and the line of the first.
+    """Where step numbers go back: the first and last step that were run again, and the line (`where`) of the first.
 
     `again_ns` is what they took the first time, `between_ns` what went by from the last line before to the step after, as far as
     lines have times; None where they have none.
@@ -97,7 +96,7 @@ class Restart:
 
     first_step: int
     last_step: int
-    line: int
+    where: str
     again_ns: int | None
     between_ns: int | None
 
@@ -108,8 +107,8 @@ class Restart:
 
 
 def _restarts(rows: pd.DataFrame) -> Iterator[Restart]:
-    steps, lines = rows["step"].to_numpy(dtype=np.int64), rows["line"].to_numpy(dtype=np.int64)
-    for at in np.flatnonzero((np.diff(steps) < 0) & (np.diff(lines) > 0)):
+    steps, lines = rows["step"].to_numpy(dtype=np.int64), rows["line"].astype(str) + " " + rows["file"].astype(str)
+    for at in np.flatnonzero((np.diff(steps) < 0) & (lines[1:].to_numpy() != lines[:-1].to_numpy())):
         before, after = rows.iloc[: at + 1], rows.iloc[at + 1]
         lost = before[before["step"].between(steps[at + 1], steps[at]).to_numpy(dtype=bool)].drop_duplicates("step", keep="last")
         times = lost["duration_ns"] * lost["num_steps"]
@@ -118,10 +117,16 @@ def _restarts(rows: pd.DataFrame) -> Iterator[Restart]:
         yield Restart(
             int(steps[at + 1] - after["num_steps"] + 1),
             int(steps[at]),
-            int(lines[at + 1]),
+            _where(after),
             None if times.isna().any() else int(times.sum()),
             None if pd.isna(between) else max(0, int(between)),
         )
+
+
+def _where(row: pd.Series) -> str:
+    if pd.isna(row["file"]):
+        return say("line {line}", line=str(row["line"]))
+    return say("line {line} of {file}", line=str(row["line"]), file=str(row["file"]))
 
 
 def _began_anew(case: Case, restarts: Sequence[Restart], evidence: Mapping[str, float]) -> Finding:
@@ -133,13 +138,13 @@ def _began_anew(case: Case, restarts: Sequence[Restart], evidence: Mapping[str, 
     return Finding(
         rule=RULE.name,
         title=say(
-            "The run began anew {times}: {count} steps were run again{took}{between}; first at line {line} with step {start}, "
+            "The run began anew {times}: {count} steps were run again{took}{between}; first at {where} with step {start}, "
             "up to step {end}",
             times=who.count(len(restarts), "time"),
             count=str(int(evidence["repeated_steps"])),
             took=say(" ({repeated_ns})", **evidence) if "repeated_ns" in evidence else "",
             between=say(", and {between_ns} went by between", **evidence) if evidence.get("between_ns") else "",
-            line=str(first.line),
+            where=first.where,
             start=str(first.first_step),
             end=str(first.last_step),
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from perfkit.record.formats.logs._log_steps import Log
+from perfkit.record.formats.logs._log import Log
 
 NAMES = {
     "num_layers": "num_layers",

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from perfkit.core.units import NS_PER_MS, TERA
 from perfkit.record.format import Format, Match, Sink
-from perfkit.record.formats.logs._log_steps import Log, LogStep, add_logs
+from perfkit.record.formats.logs._log import Log, LogStep
+from perfkit.record.formats.logs._log_steps import add_logs
 from perfkit.record.formats.logs._mindformers_facts import find_facts
 from perfkit.record.formats.logs.log_text import (
     NUMBER,

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from perfkit.core.units import GIB, TERA, decimal_to_ns
 from perfkit.record.format import Format, Match, Sink
-from perfkit.record.formats.logs._log_steps import Log, LogStep, add_logs
+from perfkit.record.formats.logs._log import Log, LogStep
+from perfkit.record.formats.logs._log_steps import add_logs
 from perfkit.record.formats.logs.log_text import Line, find_float, find_logs, number_after, rank_of, read_lines, timestamp_ns
 from perfkit.record.listing import File, Listing
 

@@ -73,3 +73,12 @@ def test_the_interval_of_ranks_that_are_late_together_is_their_mean():
     assert found.evidence["in_these_steps_ns"] == pytest.approx(6_350_000)
     assert found.evidence["longest_interval_ns"] == pytest.approx(6_650_000)
     assert found.cost_ns == pytest.approx(6_600_000 / 6, abs=1)
+
+
+def test_what_all_steps_wait_for_and_what_few_wait_for_beyond_that_are_told_apart_and_cost_their_sum():
+    lasting, longer = judged(RULE, late_in((4,), 2000, 4000)).findings
+    assert longer.subject == {"ranks": (0, 1, 2, 3), "steps": (4,)}
+    assert longer.cost_ns == pytest.approx(4_000_000 / 6, abs=1)
+    assert longer.evidence["usual_ns"] == pytest.approx(2_000_000)
+    assert lasting.subject == {"ranks": (0, 1, 2, 3)}
+    assert lasting.cost_ns == pytest.approx(2_000_000, abs=1)
