@@ -139,14 +139,17 @@ def price_ns(case: Case, steps: Sequence[int], own_ns: int, *, whole: bool = Fal
     What was found `whole` costs what a step timed anew with its hosts tells: steps also differ for other reasons. Else it cannot
     cost more than they are longer; and where it is most of that, the rest followed from it: a queue that had run empty, ranks that
     came late. A replay has followed that already, and of what was found `whole` nothing is left to follow. Of the other steps
-    the median is usual, the first of a job left out.
+    the median is usual, the first of a job left out, and those that are longer for a cause of their own.
     """
     if whole and case.replay is None and case.moments is not None:
         return own_ns
     lengths = case.steps.groupby("step")["duration_ns"].max().astype("float64")
     inside = lengths.index.isin(list(steps))
-    usual = lengths[~inside & lengths.index.isin(case.settled_steps)]
-    usual_ns = (usual if len(usual) else lengths[~inside]).median()
+    others = lengths[~inside]
+    longer = episode_of(others, case.limit(EPISODE_SHARE) * (case.step_ns or 0))
+    others = others if longer is None else others.drop(index=list(longer.steps))
+    settled = others[others.index.isin(case.settled_steps)]
+    usual_ns = (settled if len(settled) else others).median()
     grown_ns = float((lengths[inside] - usual_ns).sum()) / len(lengths)
     followed = whole or case.replay is not None or own_ns < MOST * grown_ns
     return round(max(0.0, min(float(own_ns), grown_ns) if followed else grown_ns))

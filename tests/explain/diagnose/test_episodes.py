@@ -56,6 +56,14 @@ def test_an_episode_is_regular_if_it_comes_at_one_distance_from_begin_to_end(lon
     }
 
 
+def case_of(steps: pd.DataFrame, **changes: object) -> SimpleNamespace:
+    """What of a case tells what an episode costs."""
+    mean_ns = float(steps.groupby("step")["duration_ns"].max().mean())
+    settled = tuple(sorted(set(steps["step"])))
+    parts = {"steps": steps, "step_ns": mean_ns, "replay": None, "moments": None, "settled_steps": settled}
+    return SimpleNamespace(**parts | {"limit": lambda threshold: threshold.value} | changes)
+
+
 @pytest.mark.parametrize(
     ("own_ns", "replay", "price"),
     [
@@ -70,14 +78,14 @@ def test_an_episode_costs_at_most_what_its_steps_are_longer(own_ns, replay, pric
     # Of four steps one takes 4,000 ns more than the median of the others on the slowest rank: 1,000 a step.
     rows = [(0, step, {0: 10_000, 1: 10_200, 2: 14_000, 3: 9_900}[step]) for step in range(4)]
     steps = pd.DataFrame([*rows, *((1, step, 5_000) for step in range(4))], columns=["rank", "step", "duration_ns"])
-    case = SimpleNamespace(steps=steps, replay=replay, moments=None, settled_steps=(0, 1, 2, 3))
+    case = case_of(steps, replay=replay)
     assert price_ns(case, (2,), own_ns) == price
     assert price_ns(case, (3,), own_ns) == 0  # shorter than the others
 
 
 def test_of_what_was_found_whole_the_rest_is_how_steps_differ():
     steps = pd.DataFrame({"step": range(4), "duration_ns": [100, 100, 140, 100]})
-    case = SimpleNamespace(steps=steps, replay=None, moments=None, settled_steps=(0, 1, 2, 3))
+    case = case_of(steps)
     assert price_ns(case, (2,), 8) == 10
     assert price_ns(case, (2,), 8, whole=True) == 8
     assert price_ns(case, (2,), 12, whole=True) == 10
@@ -88,7 +96,7 @@ def test_of_what_was_found_whole_the_rest_is_how_steps_differ():
 
 def test_the_first_step_of_a_job_is_no_usual_one():
     steps = pd.DataFrame({"step": range(1, 5), "duration_ns": [220, 100, 140, 110]})
-    case = SimpleNamespace(steps=steps, replay=None, moments=None, settled_steps=(2, 3, 4))
+    case = case_of(steps, settled_steps=(2, 3, 4))
     assert price_ns(case, (3,), 20) == round((140 - 105) / 4)
 
 
@@ -99,3 +107,13 @@ def test_a_rank_joins_the_episode_of_more_ranks_if_it_stands_out_in_some_of_its_
 
 def test_of_two_ranks_with_episodes_in_other_steps_neither_joins():
     assert together({0: Episode((1, 4), 1.0, None), 1: Episode((1,), 1.0, None)}) == [((1,), (1,)), ((1, 4), (0,))]
+
+
+def test_what_an_episode_costs_is_no_matter_of_another_cause_in_other_steps():
+    """Of six steps of 100 ms every second one is 30 ms longer, and two in a row 42 ms; the first is of a job's start."""
+    lengths = [100 + 30 * (step % 2 == 0) + 42 * (step in (3, 4)) for step in range(1, 7)]
+    case = case_of(pd.DataFrame({"step": range(1, 7), "duration_ns": lengths}), replay=object(), settled_steps=(2, 3, 4, 5, 6))
+    assert price_ns(case, (2, 4, 6), 15) == 15
+    assert price_ns(case, (3, 4), 14) == 14
+    # It is still no more than the steps are longer.
+    assert price_ns(case, (2, 4, 6), 60) == round((30 + 72 + 30) / 6)
