@@ -20,13 +20,21 @@ def silences(*lengths_ms: float, factor: float = 1.0) -> Intervals:
     return Intervals(starts, starts + np.array([round(length * factor * MS) for length in lengths_ms], dtype=np.int64))
 
 
-def pauses(silent: Intervals, num_steps: int, gaps: Intervals | None = None, step_ms: float = 200.0) -> list[float]:
-    """The lengths of the pauses, in ms, of steps of `step_ms` that have as many of these silences each."""
+def pauses(
+    silent: Intervals, num_steps: int, gaps: Intervals | None = None, step_ms: float = 200.0, *, launched: int = 0
+) -> list[float]:
+    """The lengths of the pauses, in ms, of steps of `step_ms` that have as many of these silences each.
+
+    What ends an idle time is launched at its end; what ends the last `launched` ones was launched before they began.
+    """
+    gaps = silent if gaps is None else gaps
+    called = np.where(np.arange(len(gaps.ends)) < len(gaps.ends) - launched, gaps.ends, gaps.starts)
+    returned = pd.Series(called, index=gaps.ends)
     apart = len(silent.starts) // num_steps
     starts = silent.starts[::apart][:num_steps]
-    host = _host.Host(pd.DataFrame(), EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, silent, NONE, NONE, np.zeros(0, dtype=object))
+    host = _host.Host(returned, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, silent, NONE, NONE, np.zeros(0, dtype=object))
     steps = Intervals(starts, starts + round(step_ms * MS))
-    kept = _host.without_habits(host, silent if gaps is None else gaps, steps).silent
+    kept = _host.without_habits(host, gaps, gaps.ends, steps).silent
     return ((kept.ends - kept.starts) / MS).tolist()
 
 
@@ -38,6 +46,10 @@ def test_what_comes_more_often_than_twice_a_step_is_a_habit():
 def test_a_pause_is_far_longer_than_the_habits_beside_it():
     assert pauses(silences(40.0, *[9.0] * 6), 3) == [40.0]
     assert pauses(silences(30.0, *[9.0] * 6), 3) == []
+
+
+def test_what_a_device_waits_for_after_it_was_launched_is_no_habit_of_its_host():
+    assert pauses(silences(30.0, *[9.0] * 6), 3, launched=6) == [30.0]
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.5, 3.0, 10.0])
