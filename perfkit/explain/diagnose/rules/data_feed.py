@@ -117,9 +117,11 @@ def _longer_in_some_steps(case: Case, leads: pd.DataFrame, bar_ns: float) -> tup
     table, step_ns = _by_step(leads), case.step_ns or 1
     least_ns = max(case.limit(EPISODE_SHARE) * step_ns, case.limit(FEED_LEAST))
     found = {int(str(rank)): episode for rank in table.index if (episode := episode_of(table.loc[rank], least_ns)) is not None}
-    found = {rank: one for rank, one in found.items() if one.usual >= bar_ns and 2 * len(one.steps) <= table.shape[1]}
+    found = {rank: one for rank, one in found.items() if 2 * len(one.steps) <= table.shape[1]}
     findings, left = [], pd.Series(1.0, index=leads.index)
     for steps, ranks in together(found):
+        if max(found[rank].usual for rank in ranks) < bar_ns:
+            continue  # the others do not wait in every step: what they wait for is told with its steps
         rows = leads[(leads["rank"].isin(ranks) & leads["step"].isin(steps)).to_numpy(dtype=bool)]
         inside = rows.groupby("rank")["duration_ns"].sum() / len(steps)
         usual = rows["rank"].map({rank: found[rank].usual for rank in ranks}) / rows["rank"].map(inside)
