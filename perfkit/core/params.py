@@ -1,4 +1,4 @@
-"""Parameters: how many trainable numbers a model has, and in which part.
+"""Parameters: how many numbers a model has, in which part, and which of them are trained.
 
 Letters: h hidden, f ffn hidden, v vocabulary, L layers, a heads, k key-value heads, d head size, g matrices of a feed-forward
 (3 gated, 2 otherwise), E experts, q and r the low ranks of multi-head latent attention, n streams of residuals. Biases are counted
@@ -12,6 +12,7 @@ from perfkit.core.source import Source
 from perfkit.core.spec.model import ModelSpec
 
 SOURCE = Source("computed", "perfkit.core.params.count_params", "sum of all weight shapes of a pre-norm decoder")
+TRAINED_SOURCE = Source("computed", "perfkit.core.params.trained_params", "of a model with adapters these alone; else all weights")
 ACTIVE_SOURCE = Source("computed", "perfkit.core.params.active_params", "weights that one token uses; inactive experts left out")
 
 
@@ -20,9 +21,9 @@ def count_params(model: ModelSpec) -> Breakdown:
 
     Returns a breakdown in "parameters" with the leaves `embedding/tokens`, `embedding/positions`, `embedding/norm`,
     `layers/attention`, `layers/ffn`, `layers/experts`, `layers/shared_experts`, `layers/router`, `layers/norm`, `layers/streams`,
-    `head/norm`, `head/projection`, `head/further_tokens` (what layers that predict further tokens have besides) and `head/streams`
-    (both: what mixes and joins several residuals); a leaf that the model does not have is left out (a tied head has no projection
-    of its own).
+    `layers/adapters`, `head/norm`, `head/projection`, `head/further_tokens` (what layers that predict further tokens have besides)
+    and `head/streams` (both: what mixes and joins several residuals); a leaf that the model does not have is left out (a tied head
+    has no projection of its own).
     """
     return _count(model, model.num_experts, SOURCE)
 
@@ -30,6 +31,14 @@ def count_params(model: ModelSpec) -> Breakdown:
 def active_params(model: ModelSpec) -> Breakdown:
     """Count the parameters that one token uses: of the routed experts only the chosen ones. Same leaves as `count_params`."""
     return _count(model, model.num_experts_per_token, ACTIVE_SOURCE)
+
+
+def trained_params(model: ModelSpec) -> Breakdown:
+    """Count the parameters that training changes: all of `count_params`, or the adapters alone where the model has any."""
+    counted = count_params(model)
+    if model.adapters is None:
+        return counted
+    return Breakdown("parameters", {"layers/adapters": counted.parts["layers/adapters"]}, TRAINED_SOURCE)
 
 
 def expert_layers(model: ModelSpec) -> int:
@@ -97,6 +106,7 @@ def _count(model: ModelSpec, num_routed: int, source: Source) -> Breakdown:
         "layers/router": mixed * _router(model),
         "layers/norm": L * (2 * _norm(model) + _inner_norms(model)) + _compressing_norms(model),
         "layers/streams": L * stream_weights(model),
+        "layers/adapters": round(L * model.adapters.weights(model)) if model.adapters else 0,
         "head/norm": _norm(model),
         "head/projection": 0 if model.tied_embeddings else h * v,
         "head/further_tokens": model.num_mtp_layers * further_weights(model),

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit.core.errors import InputError
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
@@ -173,6 +174,7 @@ class PlanColumns:
     value_head_size: Floats
     residual_streams: Floats
     compressed: Coded[CompressedAttention | None]
+    adapters: Coded[Adapters | None]
     seq_length: Floats
     micro_batch_size: Floats
     global_batch_size: Floats

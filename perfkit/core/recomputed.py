@@ -21,7 +21,7 @@ from perfkit.core.spec.recompute import Counts, RecomputePlan
 SILU_MUL = (r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu")
 """The cheap half of a gated feed-forward block: what MindFormers repeats for `select_recompute: True`."""
 
-PARTS = ("qkv", "scores", "values", "output", "ffn", "experts", "router")
+PARTS = ("qkv", "scores", "values", "output", "ffn", "experts", "router", "adapters")
 
 
 @dataclass(frozen=True, slots=True)

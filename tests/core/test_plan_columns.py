@@ -12,7 +12,7 @@ from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, PARTS, Coded, PlanColumns, combined, distinct
 from perfkit.core.spec.plan import Plan
-from tests.predict.random_plans import random_plans
+from tests.predict.random_plans import adapted_plans, random_plans
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "data" / "configs").glob("*"))
@@ -20,7 +20,7 @@ CONFIGS = sorted((ROOT / "data" / "configs").glob("*"))
 
 @pytest.fixture(scope="module")
 def plans():
-    return random_plans(700)
+    return [*random_plans(700), *adapted_plans(100)]
 
 
 def test_plans_come_back_from_columns_as_they_were(plans):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -163,3 +164,17 @@ def _recompute(draw: random.Random, plan: Plan) -> RecomputePlan:
             full_layers=counts(), operators=chosen, communication=counts(), swapped_layers=counts(), attention_core=True
         ),
     }[kind]
+
+
+def adapted_plans(count: int, seed: int = 5) -> list[Plan]:
+    """Random plans that train adapters alone, on matrices that their models have."""
+    draw, found = random.Random(seed), []
+    for plan in random_plans(4 * count, seed=seed):
+        model = plan.model
+        attention = () if model.kv_lora_rank else draw.choice((("query", "value"), ("query", "key", "value", "output"), ("qkv",)))
+        inner = ("up", "down") if not model.gated_ffn else draw.choice((("gate", "up", "down"), ("gate_up",), ("down",)))
+        targets = attention + (() if model.num_experts else draw.choice(((), inner)))
+        if targets and len(found) < count:
+            adapters = Adapters(rank=draw.choice((8, 16, 256)), targets=targets)
+            found.append(replace(plan, model=replace(model, adapters=adapters)))
+    return found

@@ -19,7 +19,7 @@ from perfkit.predict.estimate import NO_SCHEDULE, estimate, estimate_table, esti
 from perfkit.predict.plans.schedule import order
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.unstated import read_table
-from tests.predict.random_plans import random_plans
+from tests.predict.random_plans import adapted_plans, random_plans
 
 TABLES = ("step_time.csv", "step_time_new.csv", "memory.csv")
 FREE = ("note", "source", "source_path", "recompute_detail", "split", "family", "site", "exclude_reason")
@@ -32,7 +32,7 @@ def reference(name: str) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def plans():
-    return random_plans(700)
+    return [*random_plans(700), *adapted_plans(120)]
 
 
 @pytest.mark.parametrize("name", TABLES)

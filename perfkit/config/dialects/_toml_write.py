@@ -1,9 +1,9 @@
-"""Writing perfkit TOML: every field of a plan, or only the catalogue's name where a part is exactly its entry."""
+"""Writing perfkit TOML: every field of a plan, or the catalogue's name where a part is its entry; a model's adapters apart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 from typing import Any
 
 from perfkit.config.dialects._toml_splice import key_text, value_text
@@ -46,7 +46,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         for field in fields(part):
             if field.name not in ORIGINS:
                 value = _plain(getattr(part, field.name))
-                found[name, field.name] = value if not named or field.name == "name" else None
+                found[name, field.name] = value if not named or field.name in ("name", "adapters") else None
     return found
 
 
@@ -67,6 +67,8 @@ def _catalogued(part: Any) -> bool:
     try:
         if isinstance(part, HardwareSpec):
             return part == catalog.hardware_named(name)
+        if isinstance(part, ModelSpec):
+            part = replace(part, adapters=None)
         return bool(name) and part == catalog.find_model(name)
     except InputError:
         return False

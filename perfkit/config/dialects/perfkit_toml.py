@@ -1,14 +1,14 @@
 """perfkit's own TOML: one table for each part of a plan, keys named like the fields of the specs.
 
-`[model]` and `[hardware]` may hold only `name`, which takes the catalogue's entry. Unknown tables and keys are errors. Sizes in
-bytes may be written as text ("64GiB").
+`[model]` and `[hardware]` may hold only `name`, which takes the catalogue's entry, the former with `adapters` of its own. Unknown
+tables and keys are errors. Sizes in bytes may be written as text ("64GiB").
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from types import NoneType
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
@@ -21,6 +21,7 @@ from perfkit.config.dialects.memory_text import size_of
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.source import Source
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec, Link, LinkKind
 from perfkit.core.spec.memory_limit import MemoryLimit
@@ -67,19 +68,23 @@ def read(document: Document) -> Plan:
 
 
 def _named(section: Section, kind: type[T], lookup: Callable[[str], T]) -> T | None:
-    """The catalogue's entry if the table has only a name, else the spec of its keys."""
+    """The catalogue's entry if the table has only a name, and adapters beside it; else the spec of its keys."""
     name = section.raw("name")
-    if set(section.values) != {"name"}:
+    if set(section.values) - {"adapters"} != {"name"} or (kind is not ModelSpec and len(section.values) > 1):
         return _spec(section, kind)
     if not isinstance(name, str):
         section.reading.problem(section.path("name"), f"{shown(name)} must be a name of the catalogue")
         return None
     try:
-        return lookup(name)
+        found: Any = lookup(name)
     except InputError as error:
         for problem in error.problems:
             section.reading.problem(section.path("name"), problem)
         return None
+    if "adapters" not in section.values:
+        return cast("T", found)
+    adapters = _spec(section.section("adapters"), Adapters)
+    return cast("T", section.reading.build(lambda: replace(found, adapters=adapters)))
 
 
 def _spec(section: Section, kind: type[T]) -> T | None:
@@ -131,6 +136,10 @@ def _whole(section: Section, name: str) -> int:
 def _compound(section: Section, name: str, value: Any) -> Any:
     if name == "compressed":
         return _spec(section.section(name), CompressedAttention)
+    if name == "adapters":
+        return _spec(section.section(name), Adapters)
+    if name == "targets":
+        return _words(section, name, value)
     if name == "links":
         return _links(section.section(name))
     if name == "peak_flops_per_s":
@@ -140,6 +149,14 @@ def _compound(section: Section, name: str, value: Any) -> Any:
         table = section.section(name)
         return {str(pattern): _counts(table, str(pattern), counts) for pattern, counts in table.values.items()}
     return _counts(section, name, value)
+
+
+def _words(section: Section, name: str, value: Any) -> tuple[str, ...]:
+    """A list of texts."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return tuple(value)
+    section.reading.problem(section.path(name), f"{shown(value)} must be a list of texts")
+    return ()
 
 
 def _links(section: Section) -> dict[str, Link]:

@@ -12,13 +12,14 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
+from perfkit.config.dialects._table_adapters import read_adapters
 from perfkit.config.dialects._table_cells import Cells, said
 from perfkit.config.dialects._table_checks import contradictory
 from perfkit.config.dialects._table_fields import (
@@ -40,6 +41,7 @@ from perfkit.config.dialects.table_file import read_frame
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, PlanColumns, combined, program_of
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
@@ -135,6 +137,7 @@ def _plans(cells: Cells, devices: Mapping[str, HardwareSpec], limit_source: str)
         **software,
         dtype=dtype,
         compressed=read_compressed(sizes),
+        adapters=read_adapters(cells),
         layers_per_stage=layouts,
         recompute=read_recompute(cells, layouts, split, framework.is_("mindspore")),
         hardware=hardware,
@@ -238,6 +241,8 @@ def _cell(value: Any) -> Any:
         return ""
     if isinstance(value, bool):
         return int(value)
+    if isinstance(value, Adapters):
+        return json.dumps(asdict(value))
     return json.dumps(value) if isinstance(value, tuple | dict) else value
 
 

@@ -1,5 +1,6 @@
 """What decides a run before it starts: frozen inputs with no arithmetic beyond their own consistency."""
 
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec, Link
 from perfkit.core.spec.memory_limit import MemoryLimit
@@ -12,6 +13,7 @@ from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 
 __all__ = [
+    "Adapters",
     "CompressedAttention",
     "HardwareSpec",
     "Link",

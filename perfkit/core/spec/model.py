@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfkit.core.errors import InputError
+from perfkit.core.spec.adapters import OF_FEED_FORWARD, OF_GATE, Adapters
 from perfkit.core.spec.checks import MAX_LAYERS, counts, one_of, positive
 from perfkit.core.spec.compressed import CompressedAttention
 
@@ -58,6 +59,7 @@ class ModelSpec:
     `num_windowed_layers` layers, spread evenly over the model, attend to the last `attention_window` tokens alone (sliding window).
 
     With `compressed` attention, layers that select or pool tokens attend to these and to their window, not to all tokens.
+    With `adapters` these are trained beside the model's own weights, which are frozen.
     `residual_streams` > 1 are streams of hidden states that every block mixes, in place of one residual (hyper-connections, arXiv
     2409.19606): each block has a matrix from all of them to their weights.
 
@@ -105,12 +107,13 @@ class ModelSpec:
     value_head_size: int = 0
     residual_streams: int = 0
     compressed: CompressedAttention | None = None
+    adapters: Adapters | None = None
 
     def __post_init__(self) -> None:
         problems = counts(self, SIZES) + counts(self, OPTIONAL_SIZES, low=0)
         problems += one_of(self, "norm", get_args(Norm)) + one_of(self, "bias", get_args(Bias))
         if not problems:
-            problems = [*self._layer_problems(), *self._attention_problems(), *self._expert_problems()]
+            problems = [*self._layer_problems(), *self._attention_problems(), *self._expert_problems(), *self._adapter_problems()]
         if problems:
             raise InputError(f"ModelSpec {self.name}".rstrip(), problems)
 
@@ -150,4 +153,22 @@ class ModelSpec:
             problems.append(f"num_experts_per_token = {self.num_experts_per_token} is more than num_experts = {self.num_experts}")
         if self.num_dense_layers > self.num_layers:
             problems.append(f"num_dense_layers = {self.num_dense_layers} is more than num_layers = {self.num_layers}")
+        return problems
+
+    def _adapter_problems(self) -> list[str]:
+        """Targets that the model does not have, or has otherwise: of compressed attention and of experts nothing is counted."""
+        targets = self.adapters.targets if self.adapters else ()
+        latent = f"kv_lora_rank = {self.kv_lora_rank}" if self.kv_lora_rank else "compressed" if self.compressed else ""
+        problems = []
+        for target in targets:
+            if target in OF_FEED_FORWARD and self.num_experts:
+                problems.append(
+                    f"adapters.targets = {target!r}: adapters of experts (num_experts = {self.num_experts}) are not counted"
+                )
+            elif target in OF_GATE and not self.gated_ffn:
+                problems.append(f"adapters.targets = {target!r}: there is no gate (gated_ffn = False); nearest is 'up'")
+            elif target not in OF_FEED_FORWARD and latent:
+                problems.append(
+                    f"adapters.targets = {target!r}: attention with {latent} has other matrices; theirs are not counted"
+                )
         return problems

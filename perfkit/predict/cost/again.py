@@ -204,6 +204,7 @@ def _repeated_products(model: ModelSpec, parts: Mapping[str, Fraction]) -> float
     block = "experts" if model.num_experts else "ffn"
     width = model.expert_ffn_hidden_size * model.num_experts_per_token if model.num_experts else model.ffn_hidden_size
     sizes = {**attention_weights(model), block: (3 if model.gated_ffn else 2) * model.hidden_size * width}
+    sizes["adapters"] = model.adapters.weights(model) if model.adapters else 0
     return sum(float(parts[part]) * size for part, size in sizes.items()) / sum(sizes.values())
 
 

@@ -69,7 +69,10 @@ def _context_bytes(model: ModelSpec, parallel: ParallelPlan, row_bytes: float) -
 
 
 def _gradient_bytes(model: ModelSpec, parallel: ParallelPlan, size: int, layers: float, micro_batches: float) -> float:
-    """Gradients reduced once a step, sharded parameters gathered; level 3 gathers them twice in every micro batch."""
+    """Gradients reduced once a step, sharded parameters gathered; level 3 gathers them twice in every micro batch.
+
+    Only what is trained has gradients and is gathered after its update; level 3 gathers frozen weights too.
+    """
     mixed = expert_layers(model) / model.num_layers
     dense = ffn_weights(model, model.ffn_hidden_size) * (1 - mixed) + ffn_weights(model, shared_width(model)) * mixed
     experts = mixed * model.num_experts * ffn_weights(model, model.expert_ffn_hidden_size)
@@ -77,6 +80,10 @@ def _gradient_bytes(model: ModelSpec, parallel: ParallelPlan, size: int, layers:
     own = experts * layers / parallel.tensor_parallel_size / parallel.expert_parallel_size * size
     ranks = parallel.data_parallel_size * parallel.context_parallel_size
     once = gather_bytes(shared, ranks) + gather_bytes(own, max(1, ranks // parallel.expert_parallel_size))
+    adapted, trained = 0.0, once
+    if model.adapters:
+        inputs, outputs = model.adapters.widths(model, parallel.tensor_parallel_size)
+        adapted = trained = gather_bytes(model.adapters.rank * (inputs + outputs) * layers * size, ranks)
     if parallel.optimizer_shard_level >= 3 and parallel.optimizer_shard_size > 1:
-        return 3 * micro_batches * once
-    return 2 * once
+        return micro_batches * (2 * (once + adapted) + trained)
+    return 2 * trained

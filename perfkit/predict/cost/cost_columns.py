@@ -45,7 +45,9 @@ class CostColumns:
     of the sequence of a micro batch go through the pipeline one after the other. `head_exchange` is the most ranks of a context
     group that exchange heads (1: keys and values go around a ring). `devices_per_node` are those that fast links join, `nodes`
     the machines of the job; `wide_peak_flops_per_s` is the peak in 16 bits, in which attention computes beside products of fewer
-    bits (`few_bits`).
+    bits (`few_bits`). Of the `adapter_count` adapters of a layer, all of `adapter_rank` (0: none), `adapter_inputs` and
+    `adapter_outputs` are the widths that a device has, `adapter_weights` the elements of the whole layer; beside them all weights
+    are frozen.
     """
 
     hidden: Number
@@ -65,6 +67,11 @@ class CostColumns:
     attended: Number
     streams: Number
     tied: Number
+    adapter_rank: Number
+    adapter_count: Number
+    adapter_inputs: Number
+    adapter_outputs: Number
+    adapter_weights: Number
     experts: Number
     experts_per_token: Number
     expert_ffn: Number
@@ -171,6 +178,7 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "attended": _attended(plans),
         "streams": plans.residual_streams,
         "tied": plans.tied_embeddings,
+        **_adapters(plans),
         "experts": plans.num_experts,
         "experts_per_token": plans.num_experts_per_token,
         "expert_ffn": plans.expert_ffn_hidden_size,
@@ -190,6 +198,25 @@ def _attended(plans: PlanColumns) -> Number:
         own = where(rows, maximum(own, packed.num_selected_layers + packed.num_pooled_layers), own)
     block = where(plans.attention_window > 0, FLASH_BLOCK, 0.0)
     return attended_share(plans.seq_length, plans.attention_window + block, own / layers) + beyond
+
+
+def _adapters(plans: PlanColumns) -> dict[str, Number]:
+    """Rank, number and widths of the adapters of a layer of every plan."""
+    rank = plans.adapters.numbers(lambda own: own.rank if own else 0)
+    count = plans.adapters.numbers(lambda own: len(own.targets) if own else 0)
+    inputs = outputs = weights = alike(0.0, plans.hidden_size)
+    for code, own in enumerate(plans.adapters.values):
+        if own is not None:
+            rows, split = plans.adapters.codes == code, own.widths(plans, plans.tensor_parallel_size)
+            inputs, outputs = (where(rows, *pair) for pair in zip(split, (inputs, outputs), strict=True))
+            weights = where(rows, own.weights(plans), weights)
+    return {
+        "adapter_rank": rank,
+        "adapter_count": count,
+        "adapter_inputs": inputs,
+        "adapter_outputs": outputs,
+        "adapter_weights": weights,
+    }
 
 
 def _packed(plans: PlanColumns) -> Iterator[tuple[Number, CompressedAttention]]:
@@ -228,7 +255,9 @@ def _plain_weights(plans: PlanColumns) -> tuple[Number, Number]:
 def _split(plans: PlanColumns) -> dict[str, Any]:
     exchange = {"ring": 1.0, "ulysses": MANY}
     # With a pipeline FSDP2 keeps parameters gathered from the first micro batch to the last (torchtitan, reshard_after_forward).
-    once = plans.program.is_("fsdp") & (plans.pipeline_parallel_size > 1) & (plans.optimizer_shard_level > 2)
+    once = plans.program.is_("fsdp") & (plans.pipeline_parallel_size > 1)
+    # MindSpore shares out trained parameters alone: beside frozen weights, which are whole, these need no gathering on their way.
+    once = (once | (plans.program.is_("mindspore") & (plans.adapters.flags(bool)))) & (plans.optimizer_shard_level > 2)
     kinds = plans.context_parallel_algorithm.numbers(lambda word: exchange.get(word, 0.0))
     return {
         "stages": stage_layers(plans),

@@ -12,7 +12,7 @@ from perfkit.core.plan_columns import Codes
 from perfkit.predict.cost.collectives import Network, all_reduce_s, all_to_all_s, gather_s, latency_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
-from perfkit.predict.cost.layer_columns import layer_parameters, padded_vocab
+from perfkit.predict.cost.layer_columns import layer_parameters, padded_vocab, trained_parameters
 
 GIGABYTE = 1e9
 
@@ -110,14 +110,17 @@ def vocab_tables(plans: CostColumns) -> Number:
 class GradientRates(NamedTuple):
     """Data-parallel collectives by parameter of a stage: seconds a parameter and latency; what computing hides, as shares.
 
-    `layers` are parameters of a layer of every kind, shape (kinds, plans), `tables` those of a table of the vocabulary.
+    `layers` are parameters of a layer of every kind, shape (kinds, plans), `tables` those of a table of the vocabulary;
+    `trained_layers` and `trained_tables` those of them that have gradients and are updated.
     `reduced` is a reduce-scatter of gradients, `gathered` an all-gather of parameters. `states` (0 or 1) says that the optimizer is
     sharded, so that parameters are gathered after its update; else an all-reduce ends before it. `sharded` (0 or 1) says that
     parameters are sharded too (ZeRO 3).
     """
 
     layers: Number
+    trained_layers: Number
     tables: Number
+    trained_tables: Number
     latency: Number
     reduced: Number
     gathered: Number
@@ -129,8 +132,8 @@ class GradientRates(NamedTuple):
 
     def of_one(self) -> GradientRates:
         """Those of a single plan, for amounts of shape (1, stages)."""
-        kinds, *others = self
-        return GradientRates(kinds[:, None, None], *others)
+        kinds, trained, *others = self
+        return GradientRates(kinds[:, None, None], trained[:, None, None], *others)
 
     def at(self, rows: Codes) -> GradientRates:
         """Those of some plans, for amounts of shape (plans, stages)."""
@@ -140,8 +143,12 @@ class GradientRates(NamedTuple):
         """Parameters on one device of stages that hold so many layers of every kind, and a table."""
         return sum((count * each for count, each in zip(held, self.layers, strict=False)), start=self.tables)
 
+    def trained(self, held: Sequence[Number]) -> Number:
+        """As `parameters`, of these those that are trained."""
+        return sum((count * each for count, each in zip(held, self.trained_layers, strict=False)), start=self.trained_tables)
+
     def once_s(self, parameters: Number, window: Number, most: float = 1.0) -> tuple[Number, Number, Number]:
-        """Exposed seconds of a step before and after the update, on stages of so many parameters; of the first, what a pass loses.
+        """Exposed seconds of a step before and after the update, on stages that train so many; of the first, what a pass loses.
 
         `window` is what the last backward pass computes, beside which gradients are reduced and then parameters gathered.
         """
@@ -153,14 +160,15 @@ class GradientRates(NamedTuple):
         slowed = once * self.contention * minimum(reduced + after, beside)
         return once * (maximum(reduced + after - beside, 0.0) - left) + slowed, once * left, slowed
 
-    def always_s(self, parameters: Number, forward: Number, backward: Number) -> tuple[Number, Number]:
+    def always_s(self, parameters: Number, trained: Number, forward: Number, backward: Number) -> tuple[Number, Number]:
         """Exposed seconds of either pass of a micro batch (of each of its pieces) that computes for so long.
 
-        Parameters are gathered for both passes, and gradients reduced beside the second (arXiv 1910.02054, section 7.2.2).
+        Parameters are gathered for both passes, and gradients of those that are trained reduced beside the second (arXiv
+        1910.02054, section 7.2.2).
         """
         share = self.sharded / self.pieces
         gathered = share * (self.latency + parameters * self.gathered)
-        reduced = share * (self.latency + parameters * self.reduced)
+        reduced = share * (self.latency + trained * self.reduced)
         ahead = exposed_s(gathered, forward * self.hidden, self.contention)
         return ahead, exposed_s(gathered + reduced, backward * self.hidden, self.contention)
 
@@ -168,12 +176,15 @@ class GradientRates(NamedTuple):
 def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> GradientRates:
     """What the data-parallel group of every plan takes."""
     rows, group, stride = alike(1.0, plans.data), plans.data * plans.context, plans.tensor
+    tables = vocab_tables(plans)
     latency = where(group > 1, latency_s(group, stride, network), 0.0)
     byte_s = (gather_s(GIGABYTE, group, stride, network) - latency) / GIGABYTE
     gathered, reduced = byte_s * plans.element_bytes, byte_s * plans.gradient_bytes
     return GradientRates(
         layers=np.array([layer_parameters(kind) for kind in plans.kinds]),
-        tables=vocab_tables(plans),
+        trained_layers=np.array([trained_parameters(kind) for kind in plans.kinds]),
+        tables=tables,
+        trained_tables=where(plans.adapter_rank > 0, 0.0, tables),
         latency=latency,
         reduced=reduced,
         gathered=gathered,

@@ -1,7 +1,8 @@
 """FLOPs: the matrix work of one token, in which part of the model, forward, backward and recomputed.
 
 One multiply-add is 2 FLOP. Only matrix products count, as in MFU (arXiv 2204.02311, appendix B): no norms, no softmax, no
-embedding lookup. The backward pass does each product twice, for inputs and for weights. Figures are FLOP per token of a sequence
+embedding lookup. The backward pass does each product twice, for inputs and for weights; that of a frozen weight once, for inputs
+(of the lowest layer too, which needs it only where layers are computed again). Figures are FLOP per token of a sequence
 of s tokens; times s they are FLOP per sample.
 
 Letters: h hidden, v vocabulary, L layers, a heads, d head size, E experts, s sequence length. Attention `full` counts the square of
@@ -12,7 +13,7 @@ The guides' own layer tables and closed forms are in `perfkit.predict.cost.guide
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Literal
 
 from perfkit.core.breakdown import Breakdown
@@ -26,12 +27,16 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 
 Attention = Literal["full", "causal"]
+WITH_TWO_GRADIENTS = ("layers/scores", "layers/values", "layers/adapters")
+"""Parts whose both factors have gradients though the model's own weights are frozen."""
 UNIT = "FLOP/token"
 SOURCE = Source(
     "computed", "perfkit.predict.cost.flops.forward_flops", "2 x elements of every matrix, plus scores and values of attention"
 )
 TRAINING_SOURCE = Source(
-    "computed", "perfkit.predict.cost.flops.training_flops", "3 x forward: the backward pass does every product twice"
+    "computed",
+    "perfkit.predict.cost.flops.training_flops",
+    "forward and backward: every product twice more, of frozen weights once",
 )
 RECOMPUTE_SOURCE = Source(
     "computed", "perfkit.predict.cost.flops.recompute_flops", "forward work done again; the head is never recomputed"
@@ -47,8 +52,8 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
     """FLOP per token of the forward pass, by part of the model.
 
     Leaves: `layers/qkv`, `layers/scores`, `layers/values`, `layers/output`, `layers/ffn`, `layers/experts` (with the shared ones),
-    `layers/router` and `head` (once more, with its projection, for every layer that predicts further tokens); a part that the model
-    does not have is left out.
+    `layers/router`, `layers/adapters` and `head` (once more, with its projection, for every layer that predicts further tokens);
+    a part that the model does not have is left out.
     """
     if seq_length <= 0 or attention not in ("full", "causal"):
         raise InputError(
@@ -71,6 +76,7 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
         "layers/ffn": 2 * (L - mixed) * ffn_weights(model, model.ffn_hidden_size),
         "layers/experts": 2 * mixed * ffn_weights(model, experts),
         "layers/router": 2 * mixed * router,
+        "layers/adapters": round(2 * L * model.adapters.weights(model)) if model.adapters else 0,
         "head": 2 * model.hidden_size * projected if head else 0,
     }
     return Breakdown(UNIT, {path: amount for path, amount in parts.items() if amount}, SOURCE)
@@ -113,8 +119,21 @@ def _whole(amount: Number) -> int | float:
 
 
 def training_flops(model: ModelSpec, seq_length: int, attention: Attention = "full", *, head: bool = True) -> Breakdown:
-    """FLOP per token of forward and backward without recomputation: 3 x `forward_flops`, same leaves. MFU counts these."""
-    return replace(forward_flops(model, seq_length, attention, head=head).scale(3), source=TRAINING_SOURCE)
+    """FLOP per token of forward and backward without recomputation, with the leaves of `forward_flops`; MFU counts these.
+
+    3 x forward where all weights are trained, 2 x for a frozen matrix.
+    """
+    forward = forward_flops(model, seq_length, attention, head=head)
+    return _times(forward, {path: 1 + count for path, count in _backward_counts(model, forward).items()})
+
+
+def _backward_counts(model: ModelSpec, forward: Breakdown) -> dict[str, int]:
+    """How often the backward pass does the products of every part of the forward pass: twice, once with a frozen matrix."""
+    return {path: 2 if model.adapters is None or path in WITH_TWO_GRADIENTS else 1 for path in forward.parts}
+
+
+def _times(forward: Breakdown, counts: Mapping[str, int]) -> Breakdown:
+    return Breakdown(UNIT, {path: amount * counts[path] for path, amount in forward.parts.items()}, TRAINING_SOURCE)
 
 
 def recompute_flops(
@@ -144,7 +163,7 @@ def pass_flops(
     forward = forward_flops(model, seq_length, attention, head=head)
     return {
         "forward": forward,
-        "backward": replace(forward.scale(2), source=TRAINING_SOURCE),
+        "backward": _times(forward, _backward_counts(model, forward)),
         "recompute": recompute_flops(model, seq_length, recompute, attention),
     }
 

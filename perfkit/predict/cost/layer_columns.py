@@ -12,6 +12,7 @@ from perfkit.core.numbers import Number, alike, any_of, maximum, minimum, where
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.operators import (
+    ALIGNMENT,
     TENSOR_ALIGNMENT,
     Device,
     group_start_s,
@@ -24,7 +25,7 @@ from perfkit.predict.cost.operators import (
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
 FURTHER_PASSES = 15.0  # three norms, forward and backward, each two accesses and three
 STREAM_PASSES = 8.0  # of both blocks: streams normed and weighed, read to be summed, read and written to be mixed
-EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
+EMBEDDING_PASSES, FROZEN_EMBEDDING_PASSES = 6.0, 2.0  # rows read and written, gradients read and added
 CAST_INPUTS = 2.0  # of a layer's products that have whole hidden states as input
 EXPERT_BIAS = 14.0 / (1 + BACKWARD_ELEMENTWISE)
 """Accesses of an element of an expert's output for its bias: times the token's weight, added, joined; and their gradients.
@@ -41,6 +42,7 @@ CLAMPS = 18.0 / (1 + BACKWARD_ELEMENTWISE)
 
 Megatron-Core, `weighted_bias_quick_geglu_impl`: 8 forward and 10 backward, as operators of their own.
 """
+ADAPTER_PASSES = 5.0  # its output is scaled (read, written) and added to the one of the frozen matrix (both read, one written)
 EXPERT_MOVES = 8.0  # tokens are read and written to send them, to sort them by expert, and both ways back
 WEIGHT_GROUP_ROWS = 2.5
 """Rows that grouped products for weights take more, over those of the others: their inner dimension is the rows'.
@@ -79,7 +81,10 @@ def layer_passes(plans: CostColumns, eff: Efficiency, device: Device, tokens: Nu
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """`copies` products (rows x depth) (depth x columns) with a weight; `share` (0 or 1) says whether the layer has it."""
+    """`copies` products (rows x depth) (depth x columns) with a weight that is `trained` (1) or frozen (0).
+
+    `share` is how many such a layer has one after the other: 0 or 1, and as many as it has adapters.
+    """
 
     name: str
     rows: Number
@@ -87,8 +92,9 @@ class Product:
     depth: Number
     copies: Number
     share: Number
+    trained: Number
 
-    SIZES: ClassVar[tuple[str, ...]] = ("rows", "columns", "depth", "copies", "share")
+    SIZES: ClassVar[tuple[str, ...]] = ("rows", "columns", "depth", "copies", "share", "trained")
 
 
 def _together(products: Sequence[Product]) -> Product:
@@ -100,25 +106,42 @@ def _together(products: Sequence[Product]) -> Product:
 def grouped_product_s(product: Product, device: Device, group_rows: Amount) -> tuple[Number, Number]:
     """Seconds of products with weights, forward and backward; many small ones at once start and drain the units each."""
     columns, depth, copies = product.columns, product.depth, product.copies
-    forward, backward = weight_product_s(product.rows, columns, depth, device, copies)
+    forward, backward = weight_product_s(product.rows, columns, depth, device, copies, trained=product.trained)
     ahead = group_start_s(columns, depth, device, copies, group_rows)
     behind = group_start_s(depth, columns, device, copies, group_rows)
-    return forward + ahead, backward + behind + WEIGHT_GROUP_ROWS * ahead
+    return forward + ahead, backward + behind + product.trained * (WEIGHT_GROUP_ROWS * ahead)
 
 
 def layer_products(plans: CostColumns, tokens: Number) -> list[Product]:
     """The products of a layer with its weights, in the order of its forward pass."""
     t, h, ones = plans.tensor, plans.hidden, alike(1.0, plans.tensor)
+    trained = where(plans.adapter_rank > 0, 0.0, ones)
     found = [
-        Product("attention.qkv", tokens, plans.qkv_weights / h / t, h, ones, ones),
-        Product("attention.output", tokens, h, plans.output_weights / h / t, ones, ones),
+        Product("attention.qkv", tokens, plans.qkv_weights / h / t, h, ones, ones, trained),
+        Product("attention.output", tokens, h, plans.output_weights / h / t, ones, ones, trained),
     ]
     up = where(plans.ffn_matrices == 3, 2.0, 1.0)
     blocks = zip(("ffn", "experts", "shared_experts"), _feed_forwards(plans, tokens, _mixed(plans)), strict=False)
     for name, (width, copies, rows, share) in blocks:
-        found.append(Product(f"{name}.up", rows, up * width / t, h, copies, share))
-        found.append(Product(f"{name}.down", rows, h, width / t, copies, share))
-    return found
+        found.append(Product(f"{name}.up", rows, up * width / t, h, copies, share, trained))
+        found.append(Product(f"{name}.down", rows, h, width / t, copies, share, trained))
+    return found + _adapter_products(plans, tokens)
+
+
+def _adapter_products(plans: CostColumns, tokens: Number) -> list[Product]:
+    """Both products of the adapters of a layer, as many times those of a mean one as it has: each is an operator of its own.
+
+    The mean width is on the grain of memory transactions, as those of matrices are.
+    """
+    if not any_of(plans.adapter_rank > 0):
+        return []
+    ones, rank, count = alike(1.0, plans.tensor), maximum(plans.adapter_rank, 1.0), maximum(plans.adapter_count, 1.0)
+    widths = plans.adapter_inputs, plans.adapter_outputs
+    inputs, outputs = (maximum(np.ceil(width / count / ALIGNMENT), 1.0) * ALIGNMENT for width in widths)
+    return [
+        Product("adapters.in", tokens, rank, inputs, ones, plans.adapter_count, ones),
+        Product("adapters.out", tokens, outputs, rank, ones, plans.adapter_count, ones),
+    ]
 
 
 def spared_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: Number) -> Number:
@@ -184,6 +207,8 @@ def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: 
         plans.heads + 2 * plans.kv_heads
     ) * plans.head_size / t
     elements = elements + plans.ffn_matrices * width / t
+    if any_of(plans.adapter_rank > 0):
+        elements = elements + ADAPTER_PASSES * plans.adapter_outputs
     if any_of(plans.piecewise_positions):
         turned = POSITIONS * (plans.heads + plans.kv_heads) * plans.head_size / t
         elements = elements + where(plans.piecewise_positions, turned, 0.0)
@@ -207,12 +232,13 @@ def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Numbe
     Such a layer also looks its tokens up and joins them with the hidden states: three norms and a product of 2h to h.
     """
     columns = padded_vocab(plans) / plans.tensor
-    forward, backward = weight_product_s(tokens, columns, plans.hidden, device, 1.0)
+    trained = where(plans.adapter_rank > 0, 0.0, 1.0)
+    forward, backward = weight_product_s(tokens, columns, plans.hidden, device, 1.0, trained=trained)
     ragged = where((plans.tensor == 1) & off_grain(plans.vocab, TENSOR_ALIGNMENT), eff.unpadded, 1.0)
     loss = tokens * columns * eff.logit_bytes / device.bytes_per_s
     products, light = (forward + backward) * ragged, loss
     if any_of(plans.further):
-        joined = sum(weight_product_s(tokens, plans.hidden / plans.tensor, 2 * plans.hidden, device, 1.0))
+        joined = sum(weight_product_s(tokens, plans.hidden / plans.tensor, 2 * plans.hidden, device, 1.0, trained=trained))
         norms = tokens * FURTHER_PASSES * plans.hidden * plans.element_bytes / device.bytes_per_s
         products = products + plans.further * (products + joined)
         light = light + plans.further * (light + norms + embedding_s(plans, device, tokens))
@@ -220,8 +246,9 @@ def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Numbe
 
 
 def embedding_s(plans: CostColumns, device: Device, tokens: Number) -> Number:
-    """Seconds to look rows up and to add their gradients."""
-    return tokens * plans.hidden * plans.element_bytes * EMBEDDING_PASSES / device.bytes_per_s
+    """Seconds to look rows up and, unless they are frozen, to add their gradients."""
+    passes = where(plans.adapter_rank > 0, FROZEN_EMBEDDING_PASSES, EMBEDDING_PASSES)
+    return tokens * plans.hidden * plans.element_bytes * passes / device.bytes_per_s
 
 
 def padded_vocab(plans: CostColumns) -> Number:
@@ -236,13 +263,23 @@ def layer_parameters(plans: CostColumns) -> Number:
     dense = plans.ffn * (1 - mixed) + plans.shared_ffn * mixed
     experts = plans.experts / plans.expert_parallel * plans.expert_ffn * mixed
     weights = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)
-    return weights / plans.tensor
+    return weights / plans.tensor + adapter_parameters(plans)
+
+
+def adapter_parameters(plans: CostColumns) -> Number:
+    """Parameters of the adapters of a layer on one device, 0 without any."""
+    return plans.adapter_rank * (plans.adapter_inputs + plans.adapter_outputs)
+
+
+def trained_parameters(plans: CostColumns) -> Number:
+    """Parameters of a layer on one device that have gradients and are updated."""
+    return where(plans.adapter_rank > 0, adapter_parameters(plans), layer_parameters(plans))
 
 
 def accumulation_s(plans: CostColumns, eff: Efficiency, device: Device) -> Number:
     """Seconds to add the gradients of a layer and micro batch to those of the earlier ones: read both, write the sum."""
     moved = plans.element_bytes + 2 * plans.gradient_bytes
-    seconds = eff.accumulation * layer_parameters(plans) * moved / device.bytes_per_s
+    seconds = eff.accumulation * trained_parameters(plans) * moved / device.bytes_per_s
     return where((plans.micro_batches > 1) & (plans.zero < 3), seconds, 0.0)
 
 

@@ -13,7 +13,7 @@ from functools import cache
 import pandas as pd
 
 from perfkit.core.breakdown import Breakdown
-from perfkit.core.params import active_params, count_params
+from perfkit.core.params import active_params, count_params, trained_params
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.texts import joined, say
@@ -61,6 +61,8 @@ class ModelCost:
         text = f"{self.model.name or 'The model'}: {format_count(count)} parameters"
         if self.model.num_experts:
             text += f", {format_si(self.active_parameters.total, '')} of them active per token"
+        if self.model.adapters:
+            text += f", {format_count(int(trained_params(self.model).total))} of them trained"
         text += f"; {format_si(self.training_flops.total, 'FLOP', 4)} per token in training."
         if self.model.hidden_size % self.model.num_attention_heads:
             return text, "The hidden size is not a multiple of the heads: the head size is rounded down."

@@ -52,8 +52,12 @@ def product_s(rows: Number, columns: Number, depth: Number, device: Device, coun
     return _aligned_s(rows, columns, depth, device, count) * misalignment(depth, columns, device)
 
 
-def weight_product_s(rows: Number, columns: Number, depth: Number, device: Device, count: Number) -> tuple[Number, Number]:
+def weight_product_s(
+    rows: Number, columns: Number, depth: Number, device: Device, count: Number, *, trained: Number = 1.0
+) -> tuple[Number, Number]:
     """Seconds of a product with a weight (depth x columns): forward, and backward for the inputs' and the weights' gradients.
+
+    `trained` (1 or 0) says whether the weight has one: a frozen weight has none.
 
     The rows of `count` groups lie one behind the other and differ from step to step: none of them is on or off a grain.
     """
@@ -63,7 +67,7 @@ def weight_product_s(rows: Number, columns: Number, depth: Number, device: Devic
     forward, inputs, weights = _aligned_s(down, across, inner, device, count)
     weight = misalignment(depth, columns, device)
     across_rows = misalignment(where(count > 1, 0.0, rows), columns, device)
-    return forward * weight, inputs * weight + weights * across_rows
+    return forward * weight, inputs * weight + trained * (weights * across_rows)
 
 
 def group_start_s(columns: Number, depth: Number, device: Device, count: Number, group_rows: Number) -> Number:

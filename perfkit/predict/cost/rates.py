@@ -16,7 +16,8 @@ def mfu_flops_per_token(plans: CostColumns) -> Number:
 
 def flops_per_token(plans: CostColumns) -> tuple[Number, Number]:
     """As `mfu_flops_per_token`, and the same with what is computed again."""
-    once, again = 6.0 * plans.vocab * plans.hidden, 0.0
+    frozen = plans.adapter_rank > 0
+    once, again = where(frozen, 4.0, 6.0) * plans.vocab * plans.hidden, 0.0
     sums = np.zeros((2 * len(AMOUNTS), len(plans.stages.values)))
     for place, value in enumerate(plans.stages.values):
         sums[: len(value.amounts), place] = value.amounts.sum(axis=(1, 2))
@@ -24,6 +25,8 @@ def flops_per_token(plans: CostColumns) -> tuple[Number, Number]:
     for kind, amounts in zip(plans.kinds, (of_plans[: len(AMOUNTS)], of_plans[len(AMOUNTS) :]), strict=False):
         (layer, core), amount = _forward(kind), dict(zip(AMOUNTS, amounts, strict=True))
         once = once + 3.0 * amount["layers"] * (layer + core)
+        # The backward pass does the products of frozen matrices once.
+        once = once - where(frozen, amount["layers"] * (layer - 2.0 * plans.adapter_weights), 0.0)
         again = again + layer * (amount["full"] + amount["products"]) + core * (amount["full"] + amount["core"])
     return once, once + again
 
@@ -34,4 +37,6 @@ def _forward(plans: CostColumns) -> tuple[Number, Number]:
     width = plans.ffn * (1 - mixed) + (plans.experts_per_token * plans.expert_ffn + plans.shared_ffn) * mixed
     weights = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * width
     router = plans.hidden * plans.experts * mixed
-    return 2.0 * (weights + router), 2.0 * plans.seq_length * plans.heads * (plans.head_size + plans.value_size)
+    return 2.0 * (weights + router + plans.adapter_weights), 2.0 * plans.seq_length * plans.heads * (
+        plans.head_size + plans.value_size
+    )

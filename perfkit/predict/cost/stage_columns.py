@@ -22,8 +22,6 @@ from perfkit.predict.cost.pipeline import pipeline_s
 from perfkit.predict.cost.stage_layers import AMOUNTS, StageLayers
 from perfkit.predict.cost.work_columns import Layer, Work, micro_batch_work
 
-FORWARD_SHARE = 1 / 3
-"""Share of the head and the embedding that is forward: one of three products."""
 SWAPPED = AMOUNTS.index("swapped")
 
 
@@ -65,6 +63,7 @@ class Rates(NamedTuple):
     computing: Floats
     embedding: Floats
     head: Floats
+    forward_share: Floats
     send: Floats
     link_s: Floats
     contention: Floats
@@ -115,7 +114,7 @@ def _by_shape(stages: Coded[StageLayers]) -> Iterator[tuple[Codes, Floats]]:
 
 
 def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: int | None) -> Standing:
-    passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
+    passes, parameters = _passes(rates, gradients, amounts), gradients.trained(_held(amounts))
     (before, after, slowed), optimizer = _once(rates, gradients, amounts, parameters), parameters * rates.optimizer_s[:, None]
     own = (passes.forward + passes.backward).sum(axis=1)
     length = pipeline_s(passes.forward, passes.backward, rates.passes, rates.send)
@@ -140,7 +139,7 @@ def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[P
     """
     work, rows = micro_batch_work(plans, eff), np.zeros(len(amounts), dtype=np.intp)
     rates, gradients = _rates(plans, eff, work).at(rows), gradient_rates(plans, eff, work.network).at(rows)
-    passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
+    passes, parameters = _passes(rates, gradients, amounts), gradients.trained(_held(amounts))
     before, after, slowed = _once(rates, gradients, amounts, parameters)
     around = _around(rates, passes, before + _chained(passes, slowed), parameters * rates.optimizer_s[:, None] + after)
     ends = (pipeline_s(passes.forward, passes.backward, rates.passes, send) for send in (rates.send, np.zeros_like(rates.send)))
@@ -205,15 +204,15 @@ def _passes(rates: Rates, gradients: GradientRates, amounts: Floats) -> Passes:
     forward = _ahead(rates.forward, amounts)
     backward = np.einsum("ka,kacs->kcs", _of(rates.backward, amounts), amounts)
     for position, seconds in (((slice(None), 0, 0), rates.embedding), ((slice(None), -1, -1), rates.head)):
-        forward[position] += FORWARD_SHARE * seconds
-        backward[position] += (1 - FORWARD_SHARE) * seconds
+        forward[position] += rates.forward_share * seconds
+        backward[position] += (1 - rates.forward_share) * seconds
     swap, always = np.zeros_like(forward), np.zeros_like(forward)
     if amounts[:, SWAPPED :: len(AMOUNTS)].any():
         ahead, behind = _swaps_s(rates, amounts)
         swap, forward, backward = ahead + behind, forward + ahead, backward + behind
     if any_of(gradients.sharded):
-        held, layers = gradients.parameters(_held(amounts)), amounts[:, :: len(AMOUNTS)].sum(axis=1)
-        exposed = gradients.always_s(held, *_left_s(rates, amounts))
+        held, layers = _held(amounts), amounts[:, :: len(AMOUNTS)].sum(axis=1)
+        exposed = gradients.always_s(gradients.parameters(held), gradients.trained(held), *_left_s(rates, amounts))
         ahead, behind = (_spread(seconds, layers) for seconds in exposed)
         always, forward, backward = ahead + behind, forward + ahead, backward + behind
     return Passes(forward + _wide(rates.send), backward + _wide(rates.send), swap, always)
@@ -270,6 +269,7 @@ def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
         computing=np.array([row for layer in work.layers for row in _computing(layer)]),
         embedding=work.embedding,
         head=work.head.total,
+        forward_share=work.forward_share,
         send=where(plans.pipeline > 1, send_each_s(plans, eff, work.network, work.tokens), 0.0),
         link_s=work.tokens / (plans.host_bytes_per_s * eff.host_link_share),
         contention=rows * eff.contention,

@@ -12,7 +12,7 @@ from perfkit.core.numbers import Number, maximum, where
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.exchange_columns import Exchange, send_each_s
-from perfkit.predict.cost.stage_columns import FORWARD_SHARE, Standing, standing_stage
+from perfkit.predict.cost.stage_columns import Standing, standing_stage
 from perfkit.predict.cost.stage_layers import AMOUNTS
 from perfkit.predict.cost.work_columns import Layer, Work, micro_batch_work
 
@@ -77,8 +77,8 @@ def _ends(work: Work, own: Standing, m: Number) -> dict[str, Number]:
     products = m * own.last * work.head.matmul
     light = m * (own.last * work.head.elementwise + own.first * work.embedding)
     return {
-        "computing/forward/matmul": FORWARD_SHARE * products,
-        "computing/forward/elementwise": FORWARD_SHARE * light,
-        "computing/backward/matmul": (1 - FORWARD_SHARE) * products,
-        "computing/backward/elementwise": (1 - FORWARD_SHARE) * light,
+        "computing/forward/matmul": work.forward_share * products,
+        "computing/forward/elementwise": work.forward_share * light,
+        "computing/backward/matmul": (1 - work.forward_share) * products,
+        "computing/backward/elementwise": (1 - work.forward_share) * light,
     }

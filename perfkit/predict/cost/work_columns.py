@@ -77,7 +77,8 @@ class Layer:
 class Work:
     """What a micro batch costs on one device: its layers, head and embedding, and what the device and the network sustain.
 
-    `layers` has the layer of every kind, in the order of `CostColumns.kinds`.
+    `layers` has the layer of every kind, in the order of `CostColumns.kinds`; `forward_share` is that of the forward pass in head
+    and embedding: one of three products, one of two where the weights are frozen.
     """
 
     device: Device
@@ -86,6 +87,7 @@ class Work:
     layers: tuple[Layer, ...]
     head: Pass
     embedding: Number
+    forward_share: Number
 
 
 def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
@@ -93,7 +95,9 @@ def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
     device, network = plan_device(plans, eff), network_of_plans(plans, eff)
     tokens = plans.micro_batch * plans.seq_length / (plans.context * plans.pieces)
     layers = tuple(_layer(kind, eff, device, network, tokens) for kind in plans.kinds)
-    return Work(device, network, tokens, layers, head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens))
+    ends = head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens)
+    share = where(plans.adapter_rank > 0, 1 / 2, alike(1 / 3, plans.tensor))
+    return Work(device, network, tokens, layers, *ends, forward_share=share)
 
 
 def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network, tokens: Number) -> Layer:

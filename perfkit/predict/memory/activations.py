@@ -12,12 +12,20 @@ from dataclasses import dataclass, replace
 
 from perfkit.core.numbers import Number, maximum, minimum, where
 from perfkit.core.recomputed import repeated
+from perfkit.core.spec.adapters import OF_FEED_FORWARD
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.memory.settings import MemorySettings
 from perfkit.predict.memory.sizes import Kind, Sizes, of_plan
 
 PROJECTED = ("attention.flash_attention.flash_attention", "attention.merger_head_transpose", "attention.batch_matmul")
 ROTARY = "attention.apply_rotary_emb"
+TARGETS_OF = {
+    "attention": ("query", "key", "value", "qkv"),
+    "projection": ("output",),
+    "ffn": ("gate", "up", "gate_up"),
+    "second of ffn": ("down",),
+}
+"""Matrices that take one input, by the products whose input that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +74,8 @@ def tensors_of(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: bool) ->
     value = sizes.value_head_size if kind.kv_lora_rank else sizes.head_size
     width = batch.tokens * sizes.num_attention_heads * value * kind.element_bytes / sizes.tensor_parallel_size
     # Flash attention needs its output itself, whatever of it the projection keeps.
-    share = _input_share(kind)
-    outputs = share + (1.0 if kind.flash and share < 1 else 0.0)
+    own, copies = _inputs_kept(kind, "projection")
+    outputs = own + copies + (1.0 if kind.flash and own < 1 else 0.0)
     mask = [Saved("attention", "dropout mask", batch.split / kind.element_bytes, ("attention.dropout",))]
     inner = _experts if experts else _dense
     project = _shared if kind.compressed and kind.compressed.output_lora_rank else _latent if kind.kv_lora_rank else _projections
@@ -79,10 +87,12 @@ def tensors_of(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: bool) ->
         *_selected(kind, sizes, batch),
         *_core(kind, sizes, batch),
         Saved("attention", "input of the projection", outputs * width, PROJECTED),
+        *_adapters("attention", kind, batch),
         *(mask if kind.dropout else ()),
         *_streams("ffn", kind, batch, makers=("add",)),
         _norm_input("ffn_norm", kind, batch, makers=("add",)),
         *inner(kind, sizes, batch),
+        *_adapters("ffn", kind, batch),
         *([Saved("ffn", "dropout mask", batch.split / kind.element_bytes, ("feed_forward.dropout",))] if kind.dropout else ()),
     )
 
@@ -162,13 +172,35 @@ def _norm_output(part: str, norm: str, kind: Kind, batch: MicroBatch) -> Saved:
     """The output of a norm, which is the input of products; with sequence parallelism it was gathered from the tensor group."""
     makers = (f"{norm}.rcast", f"{norm}.norm") if kind.settings.keeps_norm_in_fp32 else (f"{norm}.norm",)
     held = batch.hidden if kind.settings.keeps_gathered_inputs else batch.split
-    share = _input_share(kind)
-    return Saved(part, f"input of the {part} products", share * held, makers, gathered=share * (held - batch.split))
+    own, copies = _inputs_kept(kind, part)
+    return Saved(part, f"input of the {part} products", (own + copies) * held, makers, gathered=own * (held - batch.split))
 
 
 def _input_share(kind: Kind) -> float:
     """The share of its bytes that the input of a product keeps: half where the 8-bit value that the product takes is kept alone."""
     return 0.5 if kind.eight_bit and kind.settings.keeps_float8_inputs else 1.0
+
+
+def _inputs_kept(kind: Kind, products: str) -> tuple[float, float]:
+    """Inputs that products keep for the gradients of their weights, of the size in 16 bit: the value itself, and copies of it.
+
+    A frozen weight has no gradient, its adapter has. Of experts, latent and compressed attention all inputs are taken to be kept.
+    """
+    share = _input_share(kind)
+    if kind.adapters is None or products not in TARGETS_OF:
+        return share, 0.0
+    count = sum(target in TARGETS_OF[products] for target in kind.adapters.targets)
+    own = share if kind.settings.keeps_frozen_inputs else 0.0
+    return (own, float(count)) if kind.settings.copies_adapter_inputs else (1.0 if count else own, 0.0)
+
+
+def _adapters(part: str, kind: Kind, batch: MicroBatch) -> list[Saved]:
+    """What the first factors of adapters make, whole on every device; dropout inside of them is not counted."""
+    targets = kind.adapters.targets if kind.adapters else ()
+    count = sum((target in OF_FEED_FORWARD) == (part == "ffn") for target in targets)
+    if kind.adapters is None or not count:
+        return []
+    return [Saved(part, f"inner values of {part} adapters", count * batch.tokens * kind.adapters.rank * kind.element_bytes)]
 
 
 def _projections(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
@@ -250,18 +282,18 @@ def _dense(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
 
 def _ffn(part: str, kind: Kind, values: Number) -> list[Saved]:
     """Tensors inside of a feed-forward block of which a device computes `values` elements (tokens x width)."""
-    unit, share = values * kind.element_bytes, _input_share(kind)
+    unit, inputs = values * kind.element_bytes, sum(_inputs_kept(kind, f"second of {part}"))
     if not kind.gated_ffn:
         return [
             Saved(part, "input of the activation", unit, ("feed_forward.w1.matmul", "mlp.dense_h_to_4h.matmul")),
-            Saved(part, "input of the second product", share * unit, ("feed_forward.w1.activation", "mlp.activation")),
+            Saved(part, "input of the second product", inputs * unit, ("feed_forward.w1.activation", "mlp.activation")),
         ]
     activated = [Saved(part, "activated gate", unit, ("feed_forward.w1.activation.silu",))]
     return [
         Saved(part, "gate", unit, ("feed_forward.w1.matmul", "feed_forward.w_gate_hidden.matmul")),
         Saved(part, "hidden", unit, ("feed_forward.w3.matmul", "feed_forward.w_gate_hidden.matmul")),
         *(activated if kind.settings.keeps_activation_output else ()),
-        Saved(part, "input of the second product", share * unit, ("feed_forward.mul",)),
+        Saved(part, "input of the second product", inputs * unit, ("feed_forward.mul",)),
     ]
 
 

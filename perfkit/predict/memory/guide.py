@@ -32,6 +32,7 @@ FORMULAS: Mapping[str, Mapping[str, str]] = {
         "router probabilities": "8sbE",
         "tokens at their experts": "2sbh x routed",
         "outputs before they are weighted": "2sbh x routed",
+        **dict.fromkeys(("inner values of attention adapters", "inner values of ffn adapters"), "2sbr x adapters"),
     },
     "latent": {
         "compressed keys and values": "4sbr",
@@ -103,6 +104,7 @@ def activation_table(plan: Plan, settings: MemorySettings = PLAIN, *, experts: b
             num_key_value_heads=plan.model.num_attention_heads,
             kv_lora_rank=0,
             query_lora_rank=0,
+            adapters=None,
         ),
         workload=replace(plan.workload, dropout=True, attention_kernel="unfused"),
     )

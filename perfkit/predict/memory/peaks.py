@@ -22,7 +22,7 @@ from perfkit.predict.memory.activations import (
     tensors_of,
 )
 from perfkit.predict.memory.sizes import Kind, Sizes
-from perfkit.predict.memory.static import Part, StageParameters, padded_vocab, stage_parameters, static_bytes
+from perfkit.predict.memory.static import Part, StageParameters, padded_vocab, stage_parameters, static_bytes, trained_of
 from perfkit.predict.memory.waiting import Load, Stage
 
 LOSS, BACKWARD, OPTIMIZER, WAITS = range(4)
@@ -106,7 +106,8 @@ def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
     static = [static_bytes(kind, sizes, held) for held in parameters]
     logits = batch.tokens * padded_vocab(kind, sizes) / sizes.tensor_parallel_size * kind.settings.logits_bytes_per_element
     logits = (1 + sizes.num_mtp_layers) * logits  # of every loss until the backward pass
-    copies = _gradient_copies(kind, sizes, parameters[0])
+    trained = trained_of(kind, parameters[0])
+    copies = _gradient_copies(kind, sizes, trained)
     waits: Number = sum(held.values())
     moments = np.empty((3, len(stage.layers)))
     accumulated = sum(part.gradients for part in static)
@@ -124,7 +125,7 @@ def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
         "dynamic/activation_gradients": gradients * (at == BACKWARD),
         "dynamic/gradient_copies": copies * (at == OPTIMIZER),
         "dynamic/gathered_parameters": sum(part.gathered for part in static),
-        **_buffers(kind, sizes, batch, parameters[0]),
+        **_buffers(kind, sizes, batch, trained),
         "reserved/workspace": _workspace(kind, sizes, batch),
     }
     amounts = np.empty((len(leaves) + 2, len(at)))
@@ -175,11 +176,11 @@ def _gradients(rows: StageRows, each: Mapping[bool, Number]) -> Number:
     return found * (rows.backward >= 0)
 
 
-def _gradient_copies(kind: Kind, sizes: Sizes, held: StageParameters) -> Number:
+def _gradient_copies(kind: Kind, sizes: Sizes, trained: StageParameters) -> Number:
     """DeepSpeed lines up the gradients of its part in one tensor and casts that to 32 bit."""
     if not kind.settings.bucket_elements:
         return 0.0
-    return (sizes.gradient_bytes + 4) * held.total / sizes.optimizer_shard_size
+    return (sizes.gradient_bytes + 4) * trained.total / sizes.optimizer_shard_size
 
 
 def _made_once(kind: Kind, sizes: Sizes) -> Number:
@@ -198,7 +199,7 @@ def _workspace(kind: Kind, sizes: Sizes, batch: MicroBatch) -> Number:
     return fixed + scores(sizes, batch) * kind.element_bytes
 
 
-def _buffers(kind: Kind, sizes: Sizes, batch: MicroBatch, held: StageParameters) -> dict[str, Number]:
+def _buffers(kind: Kind, sizes: Sizes, batch: MicroBatch, trained: StageParameters) -> dict[str, Number]:
     """Buffers of collectives that stay allocated, by what they carry."""
     t = sizes.tensor_parallel_size
     # What is sent forward, and gradients sent and received; what is received forward is a layer's input. Interleaving posts the
@@ -213,5 +214,5 @@ def _buffers(kind: Kind, sizes: Sizes, batch: MicroBatch, held: StageParameters)
         "context": (sizes.context_parallel_size > 1) * context,
     }
     if bucket := kind.settings.bucket_elements:  # One of gradients and one of parameters, in 16 bit.
-        found["buckets"] = (sizes.data_parallel_size > 1) * 2 * 2 * minimum(bucket, held.total)
+        found["buckets"] = (sizes.data_parallel_size > 1) * 2 * 2 * minimum(bucket, trained.total)
     return {f"dynamic/communication_buffers/{name}": amount for name, amount in found.items()}

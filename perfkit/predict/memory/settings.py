@@ -39,7 +39,9 @@ class MemorySettings:
     `keeps_norm_in_fp32`: norms cast their input up and keep the copy. `keeps_gathered_inputs`: with sequence parallelism the
     gathered input of a product stays until the backward pass. `keeps_activation_output`: a gated activation keeps its output
     beside both of its inputs. `keeps_float8_inputs`: of the input of an 8-bit product only the 8-bit value is kept.
-    `shares_weights`: the group that shares the optimizer state stores the weights in parts too, at every level.
+    `keeps_frozen_inputs`: a product keeps its input though its weight has no gradient. `copies_adapter_inputs`: every adapter
+    keeps its input in a copy of its own. `shares_weights`: the group that shares the optimizer state stores the weights that it
+    updates in parts too, at every level.
     `keeps_transient_gradients`: gradients of the whole stage exist even with one micro batch.
     `gathers_with_root`: parameters that no wrapped layer has (embedding, head) are whole from the forward pass to the end of the
     backward pass, and with a pipeline all weights and gradients of a stage are, from the first micro batch to the last.
@@ -58,6 +60,8 @@ class MemorySettings:
     keeps_gathered_inputs: bool = False
     keeps_activation_output: bool = True
     keeps_float8_inputs: bool = False
+    keeps_frozen_inputs: bool = False
+    copies_adapter_inputs: bool = False
     shares_weights: bool = False
     keeps_transient_gradients: bool = True
     gathers_with_root: bool = False
@@ -100,6 +104,8 @@ PRESETS: Mapping[str, MemorySettings] = MappingProxyType(
         ),
         "deepspeed": MemorySettings(
             framework="deepspeed",
+            keeps_frozen_inputs=True,
+            copies_adapter_inputs=True,
             masks_in_batch=True,
             vocab_multiple=128,
             context_bytes=CONTEXT_BYTES["deepspeed"],
@@ -109,6 +115,7 @@ PRESETS: Mapping[str, MemorySettings] = MappingProxyType(
         ),
         "fsdp": MemorySettings(
             framework="fsdp",
+            copies_adapter_inputs=True,
             gathers_with_root=True,
             logits_bytes_per_element=16,
             context_bytes=CONTEXT_BYTES["fsdp"],
@@ -140,6 +147,10 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "torchao casts a gathered weight for each pass",
         "keeps_float8_inputs": "Transformer Engine, module/linear.py: the quantized input is what the backward pass gets; torchao "
         "keeps the input itself",
+        "keeps_frozen_inputs": "DeepSpeed, runtime/zero/linear.py, keeps input and weight; Megatron (LinearWithFrozenWeight) and "
+        "autograd of PyTorch only the weight",
+        "copies_adapter_inputs": "PEFT, tuners/lora/layer.py: an adapter in 32 bits casts its input, autocast the copy; "
+        "an adapter in 16 bits needs less",
         "gathers_with_root": "torchtitan, apply_fsdp: groups of a layer, and the root; with a pipeline nothing is shared again",
         "vocab_multiple": "Megatron: make-vocab-size-divisible-by",
         "logits_bytes_per_element": "16-bit logits and their fp32 copy, which the loss reuses for the gradient; under PyTorch's "

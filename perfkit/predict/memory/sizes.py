@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from perfkit.core.numbers import Number
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, distinct
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.optimizer import STATE_BYTES
 from perfkit.core.spec.plan import Plan
@@ -45,6 +46,7 @@ class Kind:
     residual_streams: bool
     settings: MemorySettings
     compressed: CompressedAttention | None = None
+    adapters: Adapters | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +183,14 @@ def of_plan(plan: Plan, settings: MemorySettings) -> tuple[Kind, Sizes]:
     """One plan: its kind, and its numbers as plain floats."""
     said = {name: of(value) for (name, (_, of)), value in zip(KIND.items(), _kind_of(plan), strict=True)}
     words = (float(of(word)) for (_, of), word in zip(WORDS.values(), _words_of(plan), strict=True))
-    return Kind(**said, settings=settings, compressed=plan.model.compressed), Sizes(*map(float, _numbers_of(plan)), *words)
+    kind = Kind(**said, settings=settings, compressed=plan.model.compressed, adapters=plan.model.adapters)
+    return kind, Sizes(*map(float, _numbers_of(plan)), *words)
 
 
 def by_kind(plans: PlanColumns, settings: Coded[MemorySettings]) -> Iterator[tuple[Kind, Codes, Sizes]]:
     """Plans of every kind: the kind, the rows of the table, and their numbers."""
     said = {name: _said(getattr(plans, column), of) for name, (column, of) in KIND.items()}
-    codes = joint_codes([*said.values(), settings.codes, plans.compressed.codes])
+    codes = joint_codes([*said.values(), settings.codes, plans.compressed.codes, plans.adapters.codes])
     words = [getattr(plans, column).numbers(of) for column, of in WORDS.values()]
     for code, first in zip(*np.unique(codes, return_index=True), strict=True):
         rows = np.flatnonzero(codes == code)
@@ -195,6 +198,7 @@ def by_kind(plans: PlanColumns, settings: Coded[MemorySettings]) -> Iterator[tup
             **{name: column[first].item() for name, column in said.items()},
             settings=settings[first],
             compressed=plans.compressed[first],
+            adapters=plans.adapters[first],
         )
         numbers = [getattr(plans, name)[rows].astype(np.float64) for name in NUMBERS]
         yield kind, rows, Sizes(*numbers, *(column[rows] for column in words))

@@ -2,12 +2,12 @@
 
 Every matrix is split over the tensor group and its bias where the split keeps it apart (rows); norms, the other biases and the
 router are whole on every device. Tied weights exist on the first and on the last stage. What devices share follows arXiv
-1910.02054, section 3.
+1910.02054, section 3. Frozen weights have neither gradients nor states, so that nobody shares the latter of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ class StageParameters:
     """Parameters of one device by how an optimizer treats them.
 
     `matrices` are those of the layers without `experts`, `embedding` the tables of embedding and head, `others` norms, biases,
-    routers and positions; `largest_layer` is the largest layer's share of all.
+    routers and positions, `adapters` those beside frozen weights, which are matrices too; `largest_layer` is the largest layer's
+    share of all.
     """
 
     matrices: Number
@@ -38,11 +39,12 @@ class StageParameters:
     embedding: Number
     others: Number
     largest_layer: Number
+    adapters: Number = 0.0
 
     @property
     def total(self) -> Number:
         """All parameters of the device."""
-        return self.matrices + self.experts + self.embedding + self.others
+        return self.matrices + self.experts + self.embedding + self.others + self.adapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
     attention, ffn = _attention_matrices(kind, sizes), _ffn_weights(kind, h, sizes.ffn_hidden_size) / t
     shared, experts = _ffn_weights(kind, h, sizes.shared_width) / t, _expert_weights(kind, sizes)
     every, of_dense, of_mixed = _small_weights(kind, sizes)
+    adapters = kind.adapters.rank * sum(kind.adapters.widths(sizes, t)) if kind.adapters else 0.0
     table = padded_vocab(kind, sizes) * h / t
     positions = sizes.max_position_embeddings * h + sizes.embedding_norm * sizes.norm_values * h
     further = stage.last * sizes.num_mtp_layers
@@ -84,37 +87,58 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
         + stage.first * positions
         + (stage.last + 3 * further) * sizes.norm_values * h
         + (stage.last + further) * sizes.residual_streams**2 * h,
-        largest_layer=(stage.layers > 0) * (attention + inner),
+        largest_layer=(stage.layers > 0) * (attention + inner + adapters),
+        adapters=stage.layers * adapters,
     )
+
+
+def trained_of(kind: Kind, held: StageParameters) -> StageParameters:
+    """What of the parameters has gradients and states: all, or the adapters alone."""
+    if kind.adapters is None:
+        return held
+    return replace(held, matrices=0.0, experts=0.0, embedding=0.0, others=0.0)
 
 
 def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes:
     """What devices that have these parameters hold from step to step."""
     shards, level = sizes.optimizer_shard_size, _level(kind, sizes)
     width = sizes.parameter_bytes + (sizes.parameter_bytes == 0) * kind.element_bytes
-    dense, total = held.total - held.experts, held.total
-    experts = held.experts / _expert_shards(sizes)
-    shared = dense / shards + experts
+    trained = trained_of(kind, held)
+    # MindSpore shares out what its optimizer updates alone (frontend/parallel: only trainable parameters need parallel optimizer).
+    parted = trained if kind.settings.shares_weights else held
+    total, shared, updated = parted.total, _share(sizes, parted), _share(sizes, trained)
+    experts = trained.experts / _expert_shards(sizes)
     state, own = sizes.state_bytes_per_parameter, sizes.matrix_state_bytes_per_parameter
     # Weights that are stored in 32 bit are their own master copy.
     master = sizes.master_weights * (width < 4) * sizes.master_bytes
     optimizer = (
-        shared * master
-        + (held.matrices / shards + experts) * (own + (own < 0) * (state - own))
-        + (held.embedding + held.others) / shards * state
+        updated * master
+        + ((trained.matrices + trained.adapters) / shards + experts) * (own + (own < 0) * (state - own))
+        + (trained.embedding + trained.others) / shards * state
     )
     stored = (level > 0) if kind.settings.shares_weights else (level == 3)
-    copies = kind.settings.float8_copy_bytes * (held.matrices + held.experts) if kind.eight_bit else 0.0
     kept = 1.0 + stored * (shared / maximum(total, 1.0) - 1.0)  # A stage without layers has none to store.
     # At level 3 the layer in work and the next one on its way are whole, below that all weights.
     root = held.embedding if kind.settings.gathers_with_root else 0.0
     whole = where(level < 3, total - shared, minimum(total, root + 2 * held.largest_layer))
     return StaticBytes(
-        parameters=(total * width + copies) * kept,
-        gradients=_gradients(kind, sizes, total, shared),
+        parameters=_weight_bytes(kind, width, parted) * kept
+        + (_weight_bytes(kind, width, held) - _weight_bytes(kind, width, parted)),
+        gradients=_gradients(kind, sizes, trained.total, updated),
         optimizer=optimizer,
         gathered=stored * whole * kind.element_bytes,
     )
+
+
+def _share(sizes: Sizes, held: StageParameters) -> Number:
+    """Parameters of one of the devices that share these."""
+    return (held.total - held.experts) / sizes.optimizer_shard_size + held.experts / _expert_shards(sizes)
+
+
+def _weight_bytes(kind: Kind, width: Number, held: StageParameters) -> Number:
+    """Weights of `width` bytes each, and what is kept beside those of layers for 8-bit products."""
+    copies = kind.settings.float8_copy_bytes * (held.matrices + held.experts) if kind.eight_bit else 0.0
+    return held.total * width + copies
 
 
 def padded_vocab(kind: Kind, sizes: Sizes) -> Number:

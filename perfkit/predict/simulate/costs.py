@@ -26,11 +26,12 @@ from perfkit.predict.simulate.faults import Fault
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product with a weight: seconds forward and backward, and its shape."""
+    """A product with a weight: seconds forward and backward, whose `gradients` ("input", "weight") the latter makes, its shape."""
 
     name: str
     forward_s: float
     backward_s: float
+    gradients: tuple[str, ...]
     shapes: str
 
 
@@ -124,7 +125,8 @@ class Costs:
             copies = _one(item.copies)
             sizes = [round(_one(size)) for size in (item.rows * copies, item.depth, item.depth, item.columns)]
             shapes = f"{sizes[0]},{sizes[1]};" + (f"{round(copies)}," if copies > 1 else "") + f"{sizes[2]},{sizes[3]}"
-            found.append(Product(item.name, share * _one(forward), share * _one(backward), shapes))
+            of = ("input", "weight") if _one(item.trained) else ("input",)
+            found.append(Product(item.name, share * _one(forward), share * _one(backward), of, shapes))
         return found
 
     def launch_waits_s(self, factor: float = 1.0) -> tuple[float, float]:
@@ -150,24 +152,27 @@ class Costs:
 
     def optimizer_s(self, layers: Sequence[Again]) -> float:
         """Seconds of the optimizer on a stage of these layers."""
-        amount = self._parameters(layers) * self.eff.optimizer_bytes * self.columns.optimizer_ratio
+        _, trained = self._parameters(layers)
+        amount = trained * self.eff.optimizer_bytes * self.columns.optimizer_ratio
         return _one(amount / self.columns.optimizer_shards / self.work.device.bytes_per_s)
 
-    def _parameters(self, layers: Sequence[Again]) -> float:
-        """Parameters on one device of a stage of these layers."""
+    def _parameters(self, layers: Sequence[Again]) -> tuple[float, float]:
+        """Parameters on one device of a stage of these layers, and those of them that are trained."""
         held = [sum(again.leading == (kind > 0) for again in layers) for kind in range(len(self.work.layers))]
         rates = gradient_rates(self.columns, self.eff, self.work.network)
-        return _one(rates.parameters([np.array([float(count)]) for count in held]))
+        counts = [np.array([float(count)]) for count in held]
+        return _one(rates.parameters(counts)), _one(rates.trained(counts))
 
     def gradients(self, chunks: Sequence[Sequence[Again]]) -> Gradients:
         """Data-parallel collectives of a stage of these layers by chunk."""
         columns, layers = self.columns, [again for chunk in chunks for again in chunk]
         group, stride = columns.data * columns.context, columns.tensor
-        parameters = self._parameters(layers)
-        gathered_bytes, reduced_bytes = parameters * columns.element_bytes, parameters * columns.gradient_bytes
+        parameters, trained = self._parameters(layers)
+        zero = _one(columns.zero)
+        gathered_bytes = (parameters if zero >= 3 else trained) * columns.element_bytes
+        reduced_bytes = trained * columns.gradient_bytes
         gathered = gather_s(gathered_bytes, group, stride, self.work.network)
         reduced = gather_s(reduced_bytes, group, stride, self.work.network)
-        zero = _one(columns.zero)
         # Sharded parameters are gathered once for a micro batch, of which every piece is a pass.
         pieces = 1 / _one(columns.pieces) if zero >= 3 else 1.0
         # Copies to and from the host run beside some of the computing, the gradients of the last layer beside none.

@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from perfkit.core.units import MIB, NS_PER_S
 from perfkit.predict.cost.again import Again
-from perfkit.predict.cost.stage_columns import FORWARD_SHARE
 from perfkit.predict.simulate.costs import Costs, Gradients
 from perfkit.predict.simulate.faults import Fault
 from perfkit.predict.simulate.operators import CODE, COLLECTIVES, find
 
 Floats = npt.NDArray[np.float64]
 
+ADAPTERS = ("adapters.in", "adapters.out")
+"""Products of all adapters of a layer, which run behind the matrices that they are beside: here together."""
 _FORWARD_SHARES = (("attention.norm", "Norm", 0.2), ("attention.rope", "Rope", 0.1), ("attention.add", "Add", 0.15))
 _FFN_SHARES = (("ffn.norm", "Norm", 0.2), ("ffn.activation", "Act", 0.2), ("ffn.add", "Add", 0.15))
 """Names, operators and shares of the element-wise work of a layer."""
@@ -122,17 +123,22 @@ class LayerPrograms:
 
     def first(self, *, back: bool) -> list[Op]:
         """The embedding."""
-        seconds = float(self._costs.work.embedding[0]) * (1 - FORWARD_SHARE if back else FORWARD_SHARE)
+        seconds = float(self._costs.work.embedding[0]) * self._share(back=back)
         return self._slowed([Op("embedding", CODE["Embed"], seconds * NS_PER_S)])
 
     def last(self, *, back: bool) -> list[Op]:
         """The head and the loss."""
-        head, part = self._costs.kinds("head"), 1 - FORWARD_SHARE if back else FORWARD_SHARE
+        head, part = self._costs.kinds("head"), self._share(back=back)
         ops = [
             Op("head", CODE["MatMulBig"], head.matmul * part * NS_PER_S),
             Op("loss", CODE["Loss"], head.elementwise * part * NS_PER_S),
         ]
         return self._slowed(ops[::-1] if back else ops)
+
+    def _share(self, *, back: bool) -> float:
+        """Share of either pass in what head and embedding take."""
+        share = float(self._costs.work.forward_share[0])
+        return 1 - share if back else share
 
     def optimizer(self, layers: Sequence[Again]) -> list[Op]:
         """The optimizer's kernels."""
@@ -164,6 +170,7 @@ class LayerPrograms:
         core = [Op("attention.core", CODE["Attn"], attention * NS_PER_S)] if attention else []
         ffn = [op for name in products if name.endswith(".up") and name != "attention.qkv" for op in product(name)]
         down = [op for name in products if name.endswith(".down") for op in product(name)]
+        adapters = [op for name in ADAPTERS for op in product(name)]
         return [
             *light(_FORWARD_SHARES[:1]),
             *self._tensor("gather", share),
@@ -181,6 +188,7 @@ class LayerPrograms:
             *ffn,
             *light(_FFN_SHARES[1:2]),
             *down,
+            *adapters,
             *self._experts("combine", share),
             *self._tensor("reduce", share),
             *light(_FFN_SHARES[2:]),
@@ -197,8 +205,8 @@ class LayerPrograms:
             found = []
             for item in self._products:
                 if item.name in names:
-                    for part in ("input", "weight"):
-                        ns = item.backward_s / 2 * NS_PER_S
+                    for part in item.gradients:
+                        ns = item.backward_s / len(item.gradients) * NS_PER_S
                         found.append(Op(f"{item.name}.{part}", _code_of(item.name), ns, shapes=item.shapes))
             return found
 
@@ -208,6 +216,7 @@ class LayerPrograms:
             light["ffn.add"],
             *self._tensor("gather", 1.0),
             *self._experts("combine", 1.0),
+            *product(ADAPTERS),
             *product(down),
             light["ffn.activation"],
             *product(up),
@@ -282,7 +291,7 @@ def gradient_messages(gradients: Gradients, seconds: float, num_bytes: float, bu
 def _code_of(name: str) -> int:
     if name.startswith("experts"):
         return CODE["GroupedMatMul"]
-    return CODE["MatMul" if name.startswith("attention") else "MatMulBig"]
+    return CODE["MatMul" if name.startswith(("attention", "adapters")) else "MatMulBig"]
 
 
 def _renamed(op: Op, name: str) -> Op:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from perfkit.core.recomputed import matches
 from perfkit.predict.plans.schedule.order import lanes
 
+FLASH = "attention.flash_attention.flash_attention"
+PROJECTED = (FLASH, "attention.merger_head_transpose", "attention.batch_matmul")
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1}
 
 
@@ -97,6 +99,8 @@ def _layer_weights(plan, mixed):
         for _ in ("key", "value"):
             yield "matrix", h * d * max(model.num_key_value_heads / t, 1)
         yield "matrix", d * a / t * h
+    if model.adapters:
+        yield from _adapter_weights(model, t)
     if model.bias != "none":
         yield "small", d * (a + 2 * model.num_key_value_heads) / t
     if model.bias in ("attention", "all"):
@@ -115,6 +119,20 @@ def _layer_weights(plan, mixed):
     if model.num_shared_experts:
         width = model.num_shared_experts * (model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size)
         yield from _ffn_weights(model, width / t, "matrix")
+
+
+def _adapter_weights(model, t):
+    """Both factors of every adapter on a device: the side of the matrix that the tensor group divides is divided."""
+    h, f, rank = model.hidden_size, model.ffn_hidden_size, model.adapters.rank
+    queries = model.num_attention_heads * model.head_size / t
+    keys = max(model.num_key_value_heads / t, 1) * model.head_size
+    sides = {
+        **{"query": (h, queries), "key": (h, keys), "value": (h, keys), "qkv": (h, queries + keys + keys), "output": (queries, h)},
+        **{"gate": (h, f / t), "up": (h, f / t), "gate_up": (h, f / t + f / t), "down": (f / t, h)},
+    }
+    for target in model.adapters.targets:
+        for side in sides[target]:
+            yield "adapter", side * rank
 
 
 def _ffn_weights(model, width, kind):
@@ -144,29 +162,54 @@ def static(plan, settings, stage):
     same_experts = max(1.0, shards * parallel.tensor_parallel_size / (parallel.expert_parallel_size * inner)) if shards > 1 else 1.0
     found, layers = Counter(), Counter()
     every = list(weights(plan, settings, stage))
-    total = sum(size for _, size, _ in every)
-    parts = sum(size / (same_experts if kind == "expert" else shards) for kind, size, _ in every)
+    trained = [one for one in every if one[0] == "adapter" or not plan.model.adapters]
+    divided = trained if settings.shares_weights else every
+    total = sum(size for _, size, _ in divided)
+    parts = sum(size / (same_experts if kind == "expert" else shards) for kind, size, _ in divided)
     for kind, size, number in every:
         owners = same_experts if kind == "expert" else shards
-        found["static/parameters"] += size * width / (owners if in_parts else 1)
+        is_divided = in_parts and (kind, size, number) in divided
+        found["static/parameters"] += size * width / (owners if is_divided else 1)
+        if number is not None and kind in ("matrix", "expert", "adapter"):
+            layers[number] += size
+        if kind in ("matrix", "expert") and work.dtype == "float8":
+            # The share of what is stored in parts is that of the mean weight.
+            found["static/parameters"] += size * settings.float8_copy_bytes * (parts / total if is_divided else 1)
+        if (kind, size, number) not in trained:
+            continue
         found["static/gradients"] += size * BYTES[optimizer.gradient_dtype] / (owners if shares_gradients else 1)
         found["static/gradients"] += size * optimizer.gradient_accumulation_bytes_per_parameter
         if optimizer.master_weights and width < 4:
             found["static/optimizer"] += size / owners * BYTES[optimizer.master_dtype]
-        apart = kind in ("matrix", "expert") and optimizer.matrix_state_bytes_per_parameter >= 0
+        apart = kind in ("matrix", "expert", "adapter") and optimizer.matrix_state_bytes_per_parameter >= 0
         state = optimizer.matrix_state_bytes_per_parameter if apart else optimizer.state_bytes_per_parameter
         found["static/optimizer"] += size / owners * state
-        if kind in ("matrix", "expert"):
-            if work.dtype == "float8":  # The share of what is stored in parts is that of the mean weight.
-                found["static/parameters"] += size * settings.float8_copy_bytes * (parts / total if in_parts else 1)
-            if number is not None:
-                layers[number] += size
     if in_parts and level < 3:
         found["dynamic/gathered_parameters"] = (total - parts) * compute
     elif in_parts:
         tables = sum(size for kind, size, _ in every if kind == "table") if settings.framework == "fsdp" else 0
         found["dynamic/gathered_parameters"] = min(total, tables + 2 * max(layers.values(), default=0)) * compute
-    return found, total
+    return found, sum(size for _, size, _ in trained)
+
+
+def inputs(plan, settings, *targets):
+    """Bytes an element that products of these targets keep of their input: the value itself, and a copy for each adapter."""
+    (e, i), adapters = widths(plan, settings), plan.model.adapters
+    if adapters is None:
+        return i, 0
+    taking = [target for target in adapters.targets if target in targets]
+    itself = i if settings.framework == "deepspeed" else 0
+    if settings.framework in ("deepspeed", "fsdp"):
+        return itself, sum(e for _ in taking)
+    return (e if taking else itself), 0
+
+
+def inner_values(plan, part, *targets):
+    """What the first factors make."""
+    e = 4 if plan.workload.dtype == "float32" else 2
+    for target in plan.model.adapters.targets if plan.model.adapters else ():
+        if target in targets:
+            yield Tensor(part, tokens(plan) * plan.model.adapters.rank * e, ())
 
 
 def saved(plan, settings, mixed):
@@ -178,13 +221,15 @@ def saved(plan, settings, mixed):
     stream = mine * model.hidden_size * e
     wide = settings.keeps_norm_in_fp32 and e == 2
 
-    def norm(name, part, makers):
+    def norm(name, part, makers, *targets):
         yield Tensor("norm", 2 * stream, (f"{name}.cast",), cast_up=True) if wide else Tensor("norm", stream, makers)
         whole = n * model.hidden_size * e if settings.keeps_gathered_inputs else stream
         names = (f"{name}.rcast", f"{name}.norm") if settings.keeps_norm_in_fp32 else (f"{name}.norm",)
-        yield Tensor(part, whole * i / e, names, own=stream * i / e, cast_back=settings.keeps_norm_in_fp32)
+        itself, copies = inputs(plan, settings, *targets) if targets else (i, 0)
+        kept, own = whole * (itself + copies) / e, (stream * itself + whole * copies) / e
+        yield Tensor(part, kept, names, own=own, cast_back=settings.keeps_norm_in_fp32)
 
-    yield from norm("attention_norm", "attention", ())
+    yield from norm("attention_norm", "attention", (), "query", "key", "value", "qkv")
     if model.kv_lora_rank:
         yield Tensor("attention", n * (2 * model.kv_lora_rank + model.rope_head_size) * e, ())
         if model.query_lora_rank:
@@ -198,24 +243,26 @@ def saved(plan, settings, mixed):
         yield Tensor("attention", n * a / t * value * e, ("attention.wq.matmul", "attention.apply_rotary_emb"))
         yield Tensor("attention", n * groups * value * e, ("attention.wk.matmul", "attention.apply_rotary_emb"))
         yield Tensor("attention", n * groups * value * e, ("attention.wv.matmul",))
-    flash = "attention.flash_attention.flash_attention"
     if work.attention_kernel == "flash":
-        yield Tensor("attention", n * a / t * 4, (flash,), core=True)
+        yield Tensor("attention", n * a / t * 4, (FLASH,), core=True)
     else:
         pairs = n * work.seq_length * a / t
         yield Tensor("attention", pairs * e, ("attention.softmax",), core=True)
         if work.dropout:
             yield Tensor("attention", pairs, ("attention.attention_dropout",), core=True)
             yield Tensor("attention", pairs * e, ("attention.attention_dropout",), core=True)
-    own = e if work.attention_kernel == "flash" and i != e else 0  # what attention itself needs beside the projection's input
-    yield Tensor("attention", n * a / t * value * (i + own), (flash, "attention.merger_head_transpose", "attention.batch_matmul"))
+    itself, copies = inputs(plan, settings, "output")
+    own = e if work.attention_kernel == "flash" and itself != e else 0  # what attention itself needs beside the projection's input
+    yield Tensor("attention", n * a / t * value * (itself + copies + own), PROJECTED)
+    yield from inner_values(plan, "attention", "query", "key", "value", "qkv", "output")
     if work.dropout:
         yield Tensor("attention", mine * model.hidden_size, ("attention.dropout",))
-    yield from norm("ffn_norm", "experts" if mixed else "ffn", ("add",))
+    yield from norm("ffn_norm", *(("experts", ("add",)) if mixed else ("ffn", ("add",), "gate", "up", "gate_up")))
     if mixed:
         yield from _expert_tensors(plan, settings, n, mine)
     else:
         yield from _ffn_tensors(plan, settings, "ffn", n * model.ffn_hidden_size / t)
+        yield from inner_values(plan, "ffn", "gate", "up", "gate_up", "down")
     if work.dropout:
         yield Tensor("ffn", mine * model.hidden_size, ("feed_forward.dropout",))
 
@@ -229,6 +276,7 @@ def widths(plan, settings):
 def _ffn_tensors(plan, settings, part, values):
     model, (e, i) = plan.model, widths(plan, settings)
     size = values * e
+    i = sum(inputs(plan, settings, "down")) if part == "ffn" else i
     if not model.gated_ffn:
         yield Tensor(part, size, ("feed_forward.w1.matmul", "mlp.dense_h_to_4h.matmul"))
         yield Tensor(part, values * i, ("feed_forward.w1.activation", "mlp.activation"))

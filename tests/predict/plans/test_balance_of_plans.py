@@ -9,6 +9,7 @@ import pytest
 from perfkit.config.dialects import read_config
 from perfkit.core import catalog
 from perfkit.core.resources import data_folder
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
@@ -61,7 +62,14 @@ def chosen() -> dict[str, Plan]:
     mixed = replace(catalog.model("mixtral-8x7b"), num_layers=12, num_dense_layers=1)
     hand = ParallelPlan(data_parallel_size=8, expert_parallel_size=8, pipeline_parallel_size=2, layers_per_stage=((10, 2),))
     uneven = Plan(model=mixed, workload=work, parallel=hand, recompute=RecomputePlan(full_layers=((10, 2),)), hardware=device)
-    return {"core and swap": core, "core again": replace(core, recompute=RecomputePlan(attention_core=True)), "uneven": uneven}
+    adapters = Adapters(rank=16, targets=("query", "key", "value", "output", "gate", "up", "down"))
+    adapted = replace(core, model=replace(core.model, adapters=adapters), recompute=RecomputePlan())
+    return {
+        "adapters": adapted,
+        "core and swap": core,
+        "core again": replace(core, recompute=RecomputePlan(attention_core=True)),
+        "uneven": uneven,
+    }
 
 
 PLANS = bundled() | chosen() | drawn(14)

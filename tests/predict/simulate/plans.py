@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfkit.core import catalog
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
@@ -31,6 +32,12 @@ def plan_of(model: str, batch: int, *, micro: int = 1, seq: int = 2048, recomput
         recompute=RecomputePlan(all_layers=recompute),
         hardware=A100,
     )
+
+
+def with_adapters(plan: Plan) -> Plan:
+    """The plan if it trains adapters on all matrices of its layers alone."""
+    adapters = Adapters(rank=16, targets=("query", "key", "value", "output", "gate", "up", "down"))
+    return replace(plan, model=replace(plan.model, adapters=adapters))
 
 
 SMALL = plan_of("gpt-7.5b", 16, micro=2, dp=2, tp=2, pp=2)

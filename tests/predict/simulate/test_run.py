@@ -24,7 +24,7 @@ from perfkit.predict.simulate import simulate
 from perfkit.predict.simulate.run import prepare
 from perfkit.record.overlap import Timeline
 from tests.predict.random_plans import random_plans
-from tests.predict.simulate.plans import SMALL, plan_of
+from tests.predict.simulate.plans import SMALL, plan_of, with_adapters
 
 PLANS = {
     "data and tensor": plan_of("gpt-7.5b", 64, micro=2, dp=4, tp=2),
@@ -34,6 +34,9 @@ PLANS = {
     "interleaved": plan_of("gpt-7.5b", 192, micro=2, dp=2, tp=4, pp=4, vp=2),
     "context": plan_of("llama2-13b", 32, seq=16384, dp=2, tp=2, pp=2, cp=2),
     "experts": plan_of("mixtral-8x7b", 64, seq=4096, dp=4, tp=2, pp=2, ep=4),
+    "adapters": with_adapters(plan_of("llama2-13b", 64, seq=4096, dp=2, tp=2, pp=2)),
+    "adapters, shared": with_adapters(plan_of("llama2-7b", 64, dp=8, optimizer_shard_size=8, optimizer_shard_level=3)),
+    "adapters, recomputed": with_adapters(plan_of("llama2-7b", 64, dp=8, recompute=True)),
     "sharded parameters": plan_of("gpt-7.5b", 64, micro=2, dp=8, optimizer_shard_size=8, optimizer_shard_level=3),
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of, is_on
 from perfkit.config.lint.subjects import Config
-from perfkit.core.params import count_params
+from perfkit.core.params import trained_params
 from perfkit.core.texts import say
 from perfkit.core.units import format_bytes
 
@@ -24,7 +24,7 @@ def _check(config: Config) -> Iterator[Found]:
     if config.plan is not None:
         size = say(
             " of {amount}",
-            amount=str(format_bytes(2 * int(count_params(config.plan.model).total) // (facts.tensor * facts.pipeline))),
+            amount=str(format_bytes(2 * int(trained_params(config.plan.model).total) // (facts.tensor * facts.pipeline))),
         )
     yield Found(message=say("a whole copy{size} of the gradients stays on every device", size=size), key=key)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of, is_inference
 from perfkit.config.lint.subjects import Config
-from perfkit.core.params import count_params
+from perfkit.core.params import trained_params
 from perfkit.core.texts import say
 from perfkit.core.units import format_bytes
 
@@ -24,7 +24,7 @@ def _check(config: Config) -> Iterator[Found]:
         return
     saved = ""
     if config.plan is not None:
-        parameters = int(count_params(config.plan.model).total) // (facts.tensor * facts.pipeline)
+        parameters = int(trained_params(config.plan.model).total) // (facts.tensor * facts.pipeline)
         state = config.plan.optimizer.state_bytes_per_parameter * parameters
         saved = say(
             "; sharding it over {data} replicas saves {amount} a device",

@@ -8,8 +8,8 @@ from perfkit.config.dialects.registry import dialect_named, recognised
 from perfkit.config.lint import lint_text
 from perfkit.config.lint.subjects import config_of
 from perfkit.core.errors import InputError
-from perfkit.core.figure import figure
-from perfkit.core.params import count_params
+from perfkit.core.figure import Figure, figure
+from perfkit.core.params import count_params, trained_params
 from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
@@ -52,6 +52,7 @@ def _read(piece: Piece) -> Part:
         says=tuple(says),
         figures=(
             figure("parameters", float(count_params(plan.model).total), "", "computed", "sum of all weights"),
+            *_trained(plan),
             figure("devices", plan.num_devices, "", "computed", "data x tensor x context x pipeline"),
             figure(
                 "global batch", plan.workload.global_batch_size, "sequences", "computed", "micro batch x replicas x micro batches"
@@ -61,7 +62,7 @@ def _read(piece: Piece) -> Part:
                 float(training_flops(plan.model, plan.workload.seq_length).total),
                 "FLOP",
                 "computed",
-                "3 x forward",
+                "forward and backward of every product",
             ),
             figure("peak memory of a device", float(peak_memory(plan).peak.total), "bytes", "computed", "states and activations"),
         ),
@@ -69,6 +70,13 @@ def _read(piece: Piece) -> Part:
             piece.problem(one.rule, one.severity, one.message, line=one.line, key=one.key, fix=one.fix) for one in problems
         ),
     )
+
+
+def _trained(plan: Plan) -> list[Figure]:
+    """How many parameters are trained, where that is not all of them."""
+    if plan.model.adapters is None:
+        return []
+    return [figure("trained parameters", float(trained_params(plan.model).total), "", "computed", "those of the adapters")]
 
 
 FRAGMENT = FragmentKind(

@@ -14,7 +14,7 @@ from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.again import dense_of, layers_again
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.stage_columns import FORWARD_SHARE, stage_times
+from perfkit.predict.cost.stage_columns import stage_times
 from perfkit.predict.cost.stage_layers import AMOUNTS, amounts_of
 from perfkit.predict.cost.step_columns import straggler_share
 from perfkit.predict.cost.work_columns import micro_batch_work
@@ -96,7 +96,8 @@ class StagePrices:
     def ends(self) -> tuple[EndPart, EndPart]:
         """Embedding and head: what the first and last stage compute besides their layers."""
         work = micro_batch_work(self.columns, self.efficiency)
-        return self._end(float(work.embedding[0])), self._end(float(work.head.total[0]))
+        share = float(work.forward_share[0])
+        return self._end(float(work.embedding[0]), share), self._end(float(work.head.total[0]), share)
 
     def besides_ns(self, plan: Plan, layout: Layout, plain: Evaluator) -> tuple[tuple[tuple[tuple[int, ...], ...], ...], int]:
         """What the passes of every position of a plan take beyond `plain` prices of its layout, and what follows the pipeline."""
@@ -110,9 +111,9 @@ class StagePrices:
         scale = NS_PER_S * (1 + self.straggling)
         return scale * passes.forward, scale * passes.backward, scale * (closing + host)
 
-    def _end(self, seconds: float) -> EndPart:
+    def _end(self, seconds: float, share: float) -> EndPart:
         whole = seconds * NS_PER_S * (1 + self.straggling)
-        return EndPart(fwd_ns=round(FORWARD_SHARE * whole), bwd_ns=round((1 - FORWARD_SHARE) * whole), param_bytes=0)
+        return EndPart(fwd_ns=round(share * whole), bwd_ns=round((1 - share) * whole), param_bytes=0)
 
 
 def _layer(plan: Plan, kind: str, select: Sequence[str]) -> Floats:
