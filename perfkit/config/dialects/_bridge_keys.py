@@ -40,6 +40,8 @@ PLACES: dict[str, tuple[Path, ...]] = {
     "fp8": (("mixed_precision", "fp8"), ("model", "fp8")),
     "accumulate_allreduce_grads_in_fp32": (("mixed_precision", "grad_reduce_in_fp32"), ("ddp", "grad_reduce_in_fp32")),
     "optimizer": (("optimizer", "optimizer"),),
+    "lora_r": (("peft", "dim"),),
+    "lora_target_modules": (("peft", "target_modules"),),
     "tokenizer_model": (("tokenizer", "tokenizer_model"),),
     "tokenizer_type": (("tokenizer", "tokenizer_type"),),
     "use_distributed_optimizer": (("ddp", "use_distributed_optimizer"), ("optimizer", "use_distributed_optimizer")),
@@ -54,6 +56,8 @@ PLACES: dict[str, tuple[Path, ...]] = {
     ),
 }
 """Where an option of Megatron stands, the place that wins first; a null there says nothing."""
+ADAPTERS = ("lora_r", "lora_target_modules")
+"""Options of adapters, which are read only where they are counted."""
 OPPOSITE: dict[str, tuple[Path, ...]] = {
     "untie_embeddings_and_output_weights": (("model", "share_embeddings_and_output_weights"),),
     "disable_bias_linear": (("model", "add_bias_linear"),),
@@ -188,7 +192,8 @@ def read_names(values: Mapping[str, Any], used: Collection[str]) -> set[str]:
     if GROUPED[0] in values:
         known = {*used, *FIELDS.values(), "compute_dtype", "activation_func"}
         return {".".join(place) for place in stated_places(values) if FIELDS.get(place[-1], place[-1]) in known}
-    places = [place for every in (PLACES | OPPOSITE).values() for place in every]
+    places = [place for option, every in (PLACES | OPPOSITE).items() if option not in ADAPTERS for place in every]
+    places += [("peft",)] if set(ADAPTERS) <= set(used) else []
     recipe = [PRESET] if is_recipe(value_at(values, PRESET)) else []
     return {".".join(place) for place in (*places, VOCABULARY, PADDED, REPLICAS, *recipe)}
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from math import lcm
 from typing import Any
 
+from perfkit.config.dialects._adapters import Named, with_adapters
 from perfkit.config.dialects._compressed import compressed_fields
 from perfkit.config.dialects._megatron_extra import group_problems, note_extras, refuse_uncounted, without_empty
 from perfkit.config.dialects._megatron_parallel import read_context, read_sharing
@@ -47,6 +48,16 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 """What an optimizer keeps beside the weights, by its word for `--optimizer`."""
 
 
+ADAPTERS = Named(
+    ranks=("lora_r",),
+    targets=("lora_target_modules",),
+    rank=16,
+    beside=("lora_alpha", "lora_load", "lora_fusion", "lora_register_forward_hook"),
+    others=("lora_modules_to_save",),
+)
+"""Adapters of MindSpeed-LLM, which trains them where it is given targets."""
+
+
 def plan_of(options: Section, variables: Mapping[str, str], annotated: Callable[[], Document]) -> Plan:
     """The plan of options; `variables` are those of the launcher, `annotated` gives the document once all is read.
 
@@ -63,6 +74,7 @@ def plan_of(options: Section, variables: Mapping[str, str], annotated: Callable[
         layers = stage_layers(options, model.num_layers, stages, chunks)
         model, layers = without_empty(options, model, layers)
         model, layers = with_further(options, model, layers)
+        model = with_adapters(options, model, ADAPTERS) if options.has(*ADAPTERS.targets) else model
     recompute = recompute_plan(options, layers) if layers else None
     note_extras(options, chunks, recompute)
     sizes["data_parallel_size"] = _data_parallel(options, variables, sizes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from perfkit.config.dialects._adapters import MEGATRON, modules_of
 from perfkit.config.dialects.compare import full_everywhere
 from perfkit.config.dialects.megatron_stages import ACTIVATION_PATTERNS, ATTENTION_MODULES, layout_text
 from perfkit.core.spec.model import ModelSpec
@@ -27,6 +28,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         **_model(plan.model, plan.workload.seq_length),
         **_vocabulary(plan),
         **_experts(plan.model),
+        **_adapters(plan.model),
         **_workload(plan),
         **_parallel(plan),
         **_stages(plan),
@@ -74,6 +76,12 @@ def _model(model: ModelSpec, seq_length: int) -> Options:
         "qk_pos_emb_head_dim": model.rope_head_size if latent else None,
         "v_head_dim": model.value_head_size if latent else None,
     }
+
+
+def _adapters(model: ModelSpec) -> Options:
+    """Rank and targets of MindSpeed-LLM; it has no name for a part of a fused matrix."""
+    modules = modules_of(model.adapters, MEGATRON) if model.adapters else []
+    return {"lora_r": model.adapters.rank, "lora_target_modules": modules} if model.adapters and modules else {}
 
 
 def _positions(model: ModelSpec) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfkit.config.dialects._adapters import MINDFORMERS, modules_of
 from perfkit.config.dialects._mindformers_class import counts_further_apart
 from perfkit.config.dialects._mindformers_lists import DEFAULT_SELECT
 from perfkit.config.dialects.compare import full_everywhere
@@ -38,6 +39,7 @@ def settings(plan: Plan) -> Settings:
         **_parallel(plan),
         **_model(plan),
         **_experts(plan.model),
+        **_adapters(plan.model),
         **_recompute(plan),
         **_context(plan),
     }
@@ -51,6 +53,15 @@ def _context(plan: Plan) -> Settings:
     if plan.software.overlap_tp is not None:
         found[*CONFIG, "fine_grain_interleave"] = 2 if plan.software.overlap_tp else 1
     return found
+
+
+def _adapters(model: ModelSpec) -> Settings:
+    """Adapters as a pattern of the names of modules."""
+    if model.adapters is None:
+        return {}
+    pattern = "|".join(f".*{name}" for name in modules_of(model.adapters, MINDFORMERS))
+    stated = {"pet_type": "lora", "lora_rank": model.adapters.rank, "target_modules": pattern}
+    return {(*CONFIG, "pet_config", key): value for key, value in stated.items()}
 
 
 def _batch(plan: Plan) -> Settings:

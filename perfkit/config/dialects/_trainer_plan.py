@@ -1,7 +1,8 @@
 """The plan of the arguments of Hugging Face's Trainer, by their names in `transformers/training_args.py`.
 
 Without DeepSpeed and FSDP every device has a copy, in the precision in which the model is loaded, and layers compute in 16 bits
-beside it (autocast). What a plan cannot say (adapters, quantised weights, rewards) is named by `data/key_effects.toml`.
+beside it (autocast). Adapters of PEFT are kept in 32 bits. What a plan cannot say (quantised weights, rewards, adapters of which
+not all is stated) is named by `data/key_effects.toml`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfkit.config.dialects import _slurm
+from perfkit.config.dialects._adapters import Named, with_adapters
 from perfkit.config.dialects._deepspeed_engine import OPTIMIZERS
 from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Section, shown
 from perfkit.config.dialects._trainer_sharing import Sharing, sharing_of, with_settings_beside
+from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
@@ -24,6 +27,9 @@ from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
 USUAL_DEVICES = 8
+LORA = "LoraConfig"
+"""The call of PEFT in Python that says what is trained."""
+TUNED = "lora: the program's own; adapters alone are trained; time and memory are estimated too high, as if all weights were"
 EACH = ("nproc_per_node", "num_gpus", "NPROC_PER_NODE", "PET_NPROC_PER_NODE")
 NODES = ("nnodes", "num_nodes", "NNODES", "PET_NNODES")
 ALL, WORLD = ("num_processes", "ray_num_workers"), ("WORLD_SIZE",)
@@ -70,7 +76,9 @@ class Job:
 
     `length` are the tokens of a sample, `repeats` whether layers are computed again, `stored` the precision in which weights are
     loaded and kept, `dtype` that of layers, `devices` how many there are where nothing counts them, `batch` the samples of
-    a device at a time.
+    a device at a time. `adapters` says where those that are trained are stated (None: all weights are), `method` is the key by
+    which the program would have been told so, if it was not, and `frozen_as_layers` that frozen weights are kept in the precision
+    of layers.
     """
 
     dialect: str
@@ -80,6 +88,9 @@ class Job:
     dtype: str
     devices: int = USUAL_DEVICES
     batch: int = 8
+    adapters: Named | None = None
+    method: str = ""
+    frozen_as_layers: bool = False
 
 
 def plan_of(options: Section, job: Job) -> Plan:
@@ -88,6 +99,7 @@ def plan_of(options: Section, job: Job) -> Plan:
     reading = options.reading
     named = options.word(*MODEL, default="")
     found = model_beside(reading, MODEL[0], "" if "$" in named else named)
+    adapted = _adapted(options, found[0], job) if found else None
     sharing = sharing_of(options, job.batch)
     engine = sharing.engine
     tensor = max(options.positive_int("tp_size", default=1), engine.tensor if engine else 1)
@@ -115,14 +127,16 @@ def plan_of(options: Section, job: Job) -> Plan:
         reading.default("optimizer_shard_size", told)
     dtype = _dtype(options, job.dtype, sharing)
     kernel = _kernel(options)
-    optimizer = reading.build(lambda: _optimizer(options, job.stored, dtype, sharing))
+    trains_adapters = adapted is not None and adapted.adapters is not None
+    stored = dtype if trains_adapters and job.frozen_as_layers and dtype != "float8" else job.stored
+    optimizer = reading.build(lambda: _optimizer(options, stored, dtype, sharing, adapted=trains_adapters))
     reading.stop_if_problems()
     assert found is not None
-    model, sequence = found
+    _, sequence = found
     shards = min(replicas, inside or replicas) * context
     document = reading.annotated(job.dialect, options.values)
     return reading.plan(
-        model=model,
+        model=adapted,
         workload=reading.build(
             lambda: Workload(
                 seq_length=job.length,
@@ -152,6 +166,15 @@ def plan_of(options: Section, job: Job) -> Plan:
             document, unread=(*document.unread, *sharing.unread), unknown=(*document.unknown, *sharing.unknown)
         ),
     )  # fmt: skip
+
+
+def _adapted(options: Section, model: ModelSpec, job: Job) -> ModelSpec:
+    """The model with the adapters that are trained, if that is what the job does and all of it is known."""
+    config = options.section(LORA) if job.adapters is not None and options.has(LORA) else options
+    found = with_adapters(config, model, job.adapters) if job.adapters else model
+    if job.method:
+        options.reading.default(job.method, "lora: the program's own" if found.adapters else TUNED)
+    return found
 
 
 def _is_ring(options: Section) -> bool:
@@ -238,8 +261,11 @@ def _kernel(options: Section) -> AttentionKernel:
     return KERNELS.get(word, "flash")
 
 
-def _optimizer(options: Section, stored: str, dtype: str, sharing: Sharing) -> OptimizerSpec:
-    """Where weights and states are kept in which precision: DeepSpeed and FSDP keep them in 32 bits beside those of 16."""
+def _optimizer(options: Section, stored: str, dtype: str, sharing: Sharing, *, adapted: bool) -> OptimizerSpec:
+    """Where weights and states are kept in which precision: DeepSpeed and FSDP keep them in 32 bits beside those of 16.
+
+    Adapters of PEFT, which have 32 bits, are counted as a copy beside one of the width of the frozen weights.
+    """
     word = options.word("optim", default="adamw_torch")
     layers = "bfloat16" if dtype == "float8" else dtype
     pure = stored != "float32"
@@ -253,8 +279,12 @@ def _optimizer(options: Section, stored: str, dtype: str, sharing: Sharing) -> O
         fields |= {"master_weights": not pure and layers != "float32", "gradient_dtype": layers}
         kept = stored
     else:
-        fields |= {"master_weights": False, "parameter_dtype": stored, "gradient_dtype": stored}
-        kept = stored
+        fields |= {
+            "master_weights": adapted and pure,
+            "parameter_dtype": stored,
+            "gradient_dtype": "float32" if adapted else stored,
+        }
+        kept = "float32" if adapted else stored
     return OptimizerSpec(**fields, **_states(options, word, "float32" if kept == "float16" else kept))
 
 

@@ -7,12 +7,14 @@ trl/trainer/sft_config.py`. A script says in calls of its own which model it loa
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from perfkit.config.dialects import _trainer_text as forms
 from perfkit.config.dialects._accelerate_launch import launched
+from perfkit.config.dialects._adapters import Named
 from perfkit.config.dialects._section import Reading, Section, shown
-from perfkit.config.dialects._trainer_plan import DTYPES, USUAL_DEVICES, Job, length_of, plan_of
+from perfkit.config.dialects._trainer_plan import DTYPES, LORA, USUAL_DEVICES, Job, length_of, plan_of
 from perfkit.config.dialects._trainer_plan import settings as common
 from perfkit.config.dialects._yaml_values import nested
 from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
@@ -28,6 +30,20 @@ OF_TRL = "Config"
 """How the names of TRL's arguments end, which compute layers again, in bf16, unless they say otherwise."""
 SWIFT = re.compile(r"\bswift\s+(?:sft|pt)\b")
 """ms-swift, whose defaults are its own: layers are computed again, adapters are trained, weights are loaded as they are stored."""
+METHODS, SWITCHES = ("train_type", "tuner_type"), ("use_peft", "use_peft_lora", "use_lora", "lora")
+"""Options of ms-swift, and of TRL and scripts like its own, that say that adapters are trained."""
+OF_PEFT = Named(
+    ranks=("r",),
+    targets=("target_modules",),
+    beside=("lora_alpha", "lora_dropout", "use_rslora", "inference_mode", "init_lora_weights", "fan_in_fan_out"),
+    others=("modules_to_save", "use_dora", "rank_pattern", "layers_to_transform", "exclude_modules", "target_parameters", "bias"),
+)
+OF_OPTIONS = Named(
+    ranks=("lora_r", "lora_rank"),
+    targets=("lora_target_modules", "target_modules"),
+    beside=(*METHODS, *SWITCHES, "lora_alpha", "lora_dropout", "use_rslora", "lora_task_type"),
+    others=("modules_to_save", "lora_modules_to_save", "use_dora", "adapters", "target_regex", "lora_bias", "trainable_parameters"),
+)
 USUAL_LENGTH = 1024
 """Of TRL's `max_length` and of the longest block of the library's own run_clm.py."""
 
@@ -57,11 +73,7 @@ def read(document: Document) -> Plan:
         reading.default("recompute", "all layers: gradient_checkpointing is on here unless it is switched off")
     if tuned and not options.has("bf16", "fp16"):
         reading.default("dtype", "bfloat16: bf16 is on here unless it is switched off")
-    if swift and not options.has("train_type", "tuner_type"):
-        reading.default(
-            "train_type",
-            "lora: the program's own; adapters alone are trained; time and memory are estimated too high, as if all weights were",
-        )
+    unsaid = swift and not options.has("train_type", "tuner_type")
     packed = options.flag("packing", default=options.has("block_size") != "")
     on_all = options.raw("nproc_per_node") in ("gpu", "auto") or options.has("deepspeed", "fsdp") != ""
     job = Job(
@@ -72,8 +84,21 @@ def read(document: Document) -> Plan:
         dtype="bfloat16" if tuned or swift else "float32",
         devices=USUAL_DEVICES if on_all else 1,
         batch=1 if swift else 8,
+        adapters=_adapters(options, swift=swift),
+        method="train_type" if unsaid else "",
     )
     return plan_of(options, job)
+
+
+def _adapters(options: Section, *, swift: bool) -> Named | None:
+    """Where adapters are stated, if it is these that are trained: in the call of PEFT, or in options that switch them on."""
+    if options.has(LORA):
+        return OF_PEFT
+    methods = [options.values[key] for key in METHODS if options.has(key)]
+    switched = any(options.values.get(key) is True for key in SWITCHES)
+    if "lora" not in methods and not switched and (methods or not swift):
+        return None
+    return replace(OF_OPTIONS, rank=8, target="all-linear") if swift else OF_OPTIONS
 
 
 def _stored(options: Section, usual: str) -> str:

@@ -2,7 +2,7 @@
 
 Names and defaults are those of `hiyouga/LLaMA-Factory src/llamafactory/hparams` (`model_args.py`, `data_args.py`,
 `finetuning_args.py`) and, for the Trainer's, of transformers. Layers are computed again unless `disable_gradient_checkpointing`
-says otherwise; trained weights are kept in 32 bits unless `pure_bf16` does (`model/adapter.py`).
+says otherwise; trained weights are kept in 32 bits unless `pure_bf16` does (`model/adapter.py`), frozen ones as layers compute.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from perfkit.config.dialects import _trainer_text as forms
 from perfkit.config.dialects._accelerate_launch import launched
+from perfkit.config.dialects._adapters import Named, modules_of
 from perfkit.config.dialects._section import Reading, Section, shown
 from perfkit.config.dialects._trainer_plan import Job, length_of, plan_of
 from perfkit.config.dialects._trainer_plan import settings as common
@@ -30,7 +31,15 @@ OWN = re.compile(
 METHODS = ("full", "lora", "freeze", "oft")
 STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 USUAL_LENGTH = 2048
-TUNED = "lora: the program's own; adapters alone are trained; time and memory are estimated too high, as if all weights were"
+ADAPTERS = Named(
+    ranks=("lora_rank",),
+    targets=("lora_target",),
+    rank=8,
+    target="all",
+    beside=("finetuning_type",),
+    others=("additional_target", "use_dora", "adapter_name_or_path", "use_llama_pro"),
+)
+"""Adapters, with the program's own rank and targets."""
 HEADER = "# Settings of a step; data, template, checkpoints and learning rate are still to be added.\n"
 
 
@@ -49,8 +58,6 @@ def read(document: Document) -> Plan:
     reading, whole = Reading.of(document, forms.parse(document.text, document.name, document))
     options = launched(whole)
     method, stage = _chosen(options, "finetuning_type", METHODS), _chosen(options, "stage", STAGES) or "sft"
-    if not method:
-        reading.default("finetuning_type", TUNED)
     off = options.flag("disable_gradient_checkpointing", default=False)
     again = options.flag("gradient_checkpointing", default=False)
     if options.values.get("gradient_checkpointing") is False and not off:
@@ -65,6 +72,9 @@ def read(document: Document) -> Plan:
         repeats=again or not off,
         stored="bfloat16" if pure else "float32",
         dtype="bfloat16" if blocks else "float32",
+        adapters=ADAPTERS if method in ("", "lora") else None,
+        method="" if method else "finetuning_type",
+        frozen_as_layers=True,
     )
     return plan_of(options, job)
 
@@ -84,13 +94,22 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
     flash = plan.workload.attention_kernel == "flash"
     return {
         **common(plan),
-        ("finetuning_type",): "full",
+        **_method(plan),
         ("cutoff_len",): plan.workload.seq_length,
         ("disable_gradient_checkpointing",): not plan.recompute.all_layers,
         **({("pure_bf16",): True} if apart else {}),
         **({("flash_attn",): "disabled"} if not flash else {}),
         **({("fp8",): True} if plan.workload.dtype == "float8" else {}),
     }
+
+
+def _method(plan: Plan) -> dict[tuple[str, ...], Any]:
+    """What is trained; rank and targets have no place where all weights are."""
+    adapters = plan.model.adapters
+    if adapters is None:
+        return {("finetuning_type",): "full"}
+    stated = {"finetuning_type": "lora", "lora_rank": adapters.rank, "lora_target": ",".join(modules_of(adapters))}
+    return {(key,): value for key, value in stated.items()}
 
 
 def new(changes: Changes) -> str:

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from perfkit.config.dialects import yaml
-from perfkit.config.dialects._bridge_keys import PRESET, REPLICAS, changes_of, flat, is_recipe, plain, read_names
+from perfkit.config.dialects._bridge_keys import ADAPTERS, PRESET, REPLICAS, changes_of, flat, is_recipe, plain, read_names
 from perfkit.config.dialects._megatron_plan import plan_of
 from perfkit.config.dialects._megatron_settings import settings
 from perfkit.config.dialects._section import Reading, Section, shown
@@ -56,13 +56,21 @@ def read(document: Document) -> Plan:
     if replicas is not None:
         countable = isinstance(replicas, int) and replicas > 0
         options["world_size"] = replicas * prod(_whole(options.get(size)) for size in SPLITS) if countable else replicas
-    section = Section(reading, "", options)
+    section = Section(reading, "", _with_lora(options, parsed.values))
     if not SAVED.search(document.text) and not {"hidden_size", "num_attention_heads"} & options.keys():
         reading.problem(
             "model", "overrides a recipe, which has the sizes; the program saves all settings as run_config.yaml: open that"
         )
     stated = {group: value for group, value in values.items() if value is not None}
     return plan_of(section, {}, lambda: reading.annotated("megatron-bridge", stated, read_names(values, reading.used)))
+
+
+def _with_lora(options: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those of adapters that are of another kind, or leave out what the recipe has."""
+    stated = values.get("peft")
+    kind = str(stated.get("_target_", "LoRA")).rpartition(".")[2] if isinstance(stated, Mapping) else ""
+    counted = kind == "LoRA" and options.keys() >= set(ADAPTERS)
+    return options if counted else {name: value for name, value in options.items() if name not in ADAPTERS}
 
 
 def _whole(size: Any) -> int:

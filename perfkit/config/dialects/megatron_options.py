@@ -25,6 +25,7 @@ FLAGS = frozenset(FLAG_NAMES.split())
 LISTS = frozenset(
     {
         "recompute_modules",
+        "lora_target_modules",
         "num_layer_list",
         "window_size",
         "compress_ratios",

@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import Any
 
 from perfkit.config.dialects import nemo_keys, yaml
+from perfkit.config.dialects._adapters import Named, with_adapters
 from perfkit.config.dialects._mindformers_class import counts_further_apart, names_class, with_class
 from perfkit.config.dialects._mindformers_lists import layers_per_stage, recompute_plan
 from perfkit.config.dialects._mindformers_model import read_model
@@ -48,6 +49,12 @@ CONTEXT_ALGORITHMS = {"ulysses_cp": "ulysses"} | dict.fromkeys(HYBRID, "hybrid")
 PLANNED_MODES = ("semi_auto_parallel", "auto_parallel")
 SPLITS = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size")
 DTYPES = ("float16", "bfloat16", "float32")
+ADAPTERS = Named(
+    ranks=("lora_rank",),
+    targets=("target_modules",),
+    beside=("pet_type", "lora_alpha", "lora_dropout"),
+    others=("exclude_layers", "freeze_include", "freeze_exclude"),
+)
 
 
 def detect(document: Document) -> bool:
@@ -64,7 +71,7 @@ def read(document: Document) -> Plan:
         top.section(name).only(strict_keys(name))
     pretrained = with_pretrained(top, top.section("model").section("model_config"))
     config = with_class(pretrained, top.word("pretrained_model_dir", default=""))
-    model = read_model(config, top.section("moe_config"), _names(top, config))
+    model = _adapted(config, read_model(config, top.section("moe_config"), _names(top, config)))
     before = len(reading.problems)
     sizes: dict[str, Any] = _sizes(top)
     layers = _layers(config, model, sizes) if len(reading.problems) == before else ()
@@ -96,6 +103,14 @@ def read(document: Document) -> Plan:
         software=software,
         document=reading.annotated("mindformers", parsed.values),
     )
+
+
+def _adapted(config: Section, model: ModelSpec | None) -> ModelSpec | None:
+    """The model with the adapters of `pet_config`, unless its products of queries, keys and values are one of another name."""
+    pet = config.section("pet_config") if config.has("pet_config") else None
+    if model is None or pet is None or pet.values.get("pet_type") != "lora" or config.values.get("qkv_concat") is True:
+        return model
+    return with_adapters(pet, model, ADAPTERS)
 
 
 def _sizes(top: Section) -> dict[str, int]:

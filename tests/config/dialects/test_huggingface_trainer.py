@@ -13,6 +13,7 @@ from perfkit.config.dialects.key_effects import left_over
 from perfkit.config.lint import lint_text
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
+from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.explain.fragments.explained import explain_fragment
 
@@ -91,7 +92,8 @@ def test_a_fragment_with_a_margin_and_a_model_by_its_keyword_is_read():
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("trainer = SFTTrainer(", "peft = LoraConfig(r=16, target_modules=['q_proj'])\ntrainer = SFTTrainer(", "LoraConfig.r"),
+        ("trainer = SFTTrainer(", "peft = LoraConfig(r=16)\ntrainer = SFTTrainer(", "LoraConfig.r"),
+        ("trainer = SFTTrainer(", "peft = LoraConfig(r=16, target_modules=['c_proj'])\ntrainer = SFTTrainer(", "LoraConfig.r"),
         (
             "trainer = SFTTrainer(",
             "quant = BitsAndBytesConfig(load_in_4bit=True)\ntrainer = SFTTrainer(",
@@ -211,9 +213,12 @@ def test_an_optimizer_that_is_not_known_is_told():
 
 def test_a_launch_line_of_a_library_is_read_and_its_adapters_and_its_other_file_are_named():
     plan = read_config(DATA / "run_peft_deepspeed.sh")
-    assert (plan.model, plan.workload.seq_length, plan.workload.micro_batch_size) == (catalog.model("llama2-70b"), 2048, 8)
+    adapters = Adapters(rank=8, targets=("query", "key", "value", "output", "gate", "up", "down"))
+    model = replace(catalog.model("llama2-70b"), adapters=adapters)
+    assert (plan.model, plan.workload.seq_length, plan.workload.micro_batch_size) == (model, 2048, 8)
     named = dict(plan.document.unread)
-    assert {"config_file", "use_peft_lora", "lora_r"} <= set(named)
+    assert "config_file" in named
+    assert not {"use_peft_lora", "lora_r", "lora_target_modules"} & set(named), "they are counted"
     assert "use_4bit_quantization" not in named, "it is off"
     assert plan.document.unknown == ()
 

@@ -116,11 +116,15 @@ def test_layers_are_computed_again_unless_its_own_switch_says_otherwise(new, tol
 
 def test_adapters_and_quantised_weights_are_named_and_nothing_is_unknown():
     plan = read_config(DATA / "llama3_lora_sft_otfq.yaml")
-    assert {key for key, _ in plan.document.unread} == {"finetuning_type", "lora_target", "quantization_bit", "quantization_method"}
+    assert {key for key, _ in plan.document.unread} == {"quantization_bit", "quantization_method"}
     assert plan.document.unknown == ()
     assert {key for key, _ in plan.document.unread} <= {one.field for one in assumed(plan)}
     left_out = of_full(("finetuning_type: full\n", ""))
-    assert any(line.startswith("finetuning_type = lora") for line in left_out.document.defaulted)
+    assert "finetuning_type = lora: the program's own" in left_out.document.defaulted
+    assert left_out.model.adapters == plan.model.adapters
+    experts = of_full(("finetuning_type: full\n", "finetuning_type: lora\nadditional_target: embed_tokens\n"))
+    assert {"finetuning_type", "additional_target"} <= set(dict(experts.document.unread))
+    assert experts.model.adapters is None
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_converted_plan_reads_back_as_it_was_but_for_what_is_listed(dialect):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_where_nothing_is_lost_the_prediction_is_the_same(dialect):
     device, compared = catalog.hardware_named("Ascend 376"), 0
-    for plan in readable()[::3]:
+    for plan in readable()[::2]:
         plain = replace(plan, document=None, hardware=None, memory_limit=None, software=SoftwareSpec(framework="megatron"))
         written = write_config(plain, dialect=dialect)
         if not written.lost:
