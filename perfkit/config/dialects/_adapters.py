@@ -5,7 +5,7 @@ They are counted only where all of it is stated and the model's matrices are kno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ MODULES: Mapping[str, Target] = {
 """Matrices by all names of modules."""
 ALL = ("all", "all-linear")
 """Words for all matrices of the layers; of models that fuse some this counts a first factor for each that they hold."""
+EVERY = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +80,18 @@ def modules_of(adapters: Adapters, names: Mapping[Target, str] = HUGGING_FACE) -
 
 def _targets(stated: Any, *, gated: bool) -> list[Target]:
     """The matrices that a list of modules, a text of several or a pattern names; none where one of them is not known."""
-    if isinstance(stated, str) and stated in ALL:
-        return list(dict.fromkeys(_target(name, gated) for name in ("q_proj", "k_proj", "v_proj", "o_proj", *_inner(gated))))
-    words = stated.replace("|", ",").replace(" ", ",").split(",") if isinstance(stated, str) else stated
-    names = [_plain(word) for word in words if word != ""] if isinstance(words, list | tuple) else []
+    if isinstance(stated, str):
+        stated = EVERY if stated in ALL else stated.replace("|", ",").replace(" ", ",").split(",")
+    names = [_plain(word) for word in stated if word != ""] if isinstance(stated, list | tuple) else []
     if any(name not in MODULES for name in names):
         return []
-    return list(dict.fromkeys(_target(name, gated) for name in names))
-
-
-def _inner(gated: bool) -> Iterable[str]:
-    return ("gate_proj", "up_proj", "down_proj") if gated else ("up_proj", "down_proj")
+    return list(dict.fromkeys(_target(name, gated) for name in names if gated or stated is not EVERY or name != "gate_proj"))
 
 
 def _plain(word: object) -> str:
-    """A module's name without what a pattern has around it: `.*wq` and `self_attn.q_proj`."""
-    return str(word).strip("()^$*").rpartition(".")[2].strip("*")
+    """A module's name without what a pattern has around it (`.*wq`, `self_attn.q_proj`); of a single layer all that is said."""
+    parts = str(word).strip("()^$*").split(".")
+    return str(word) if any(part.isdecimal() for part in parts) else parts[-1].strip("*")
 
 
 def _target(name: str, gated: bool) -> Target:

@@ -184,7 +184,8 @@ def _input_share(kind: Kind) -> float:
 def _inputs_kept(kind: Kind, products: str) -> tuple[float, float]:
     """Inputs that products keep for the gradients of their weights, of the size in 16 bit: the value itself, and copies of it.
 
-    A frozen weight has no gradient, its adapter has. Of experts, latent and compressed attention all inputs are taken to be kept.
+    A frozen weight has no gradient, its adapter has. Experts are taken to keep all inputs, and so is attention that is latent or
+    compressed, but for those of its first products.
     """
     share = _input_share(kind)
     if kind.adapters is None or products not in TARGETS_OF:

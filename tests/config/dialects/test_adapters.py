@@ -114,6 +114,8 @@ def test_files_of_mindformers_train_the_adapters_of_their_pattern(name, adapters
         ("lora_target: all", Adapters(rank=8, targets=ALL)),
         ("lora_target: [q_proj, gate_up_proj]", Adapters(rank=8, targets=("query", "gate_up"))),
         ("lora_target: q_proj,lm_head", None),
+        ("lora_target: model.layers.0.self_attn.q_proj", None),
+        ("lora_target: self_attn.q_proj", Adapters(rank=8, targets=("query",))),
         ("use_dora: true", None),
         ("lora_rank: ${RANK}", None),
         ("lora_rank: 0", None),
