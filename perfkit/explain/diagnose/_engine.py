@@ -17,6 +17,7 @@ from perfkit.core.run import Run
 from perfkit.core.units import rounded
 from perfkit.explain.diagnose import _prices, modules, other_job
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.own_words import in_own_words
 from perfkit.explain.diagnose.rule import Diagnosis, Failed, Finding, Healthy, NotMeasured, Rule, Severity
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE, MIN_STEPS
 
@@ -57,14 +58,14 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
         try:
             lacking = tuple(sorted(table for table in rule.needs if not case.run.has(table)))
             if lacking:
-                missing.append(NotMeasured(rule.name, lacking, rule.how_to_collect))
+                missing.append(NotMeasured(rule.name, lacking, in_own_words(case, rule.how_to_collect)))
                 continue
             verdict = rule.check(case)
             within = [_prices.bounded(finding, case) for finding in verdict.findings]
             kept = _worth_telling(_prices.joint(within, case), case)
             small += [finding for finding in within if not kept and finding.loss is not None]
         except NotMeasuredError as error:
-            missing.append(NotMeasured(rule.name, (error.missing,), error.how_to_collect))
+            missing.append(NotMeasured(rule.name, (error.missing,), in_own_words(case, error.how_to_collect)))
             continue
         except Exception as error:  # a defect of one rule must not take the others with it
             failed.append(Failed(rule.name, f"{type(error).__name__}: {error}"))

@@ -1,6 +1,7 @@
 """Collecting: what to record so that a rule can judge, in so many recordings and no more.
 
-Every rule that lacks something names one of these, so that what was not measured can be told by what one recording would answer.
+Every rule that lacks something names one of these, so that what was not measured can be told by what one recording would answer; a
+run that says which program ran is told it in the words of that program (`perfkit.explain.diagnose.own_words`).
 Options are those of torch.profiler (`record_shapes`, `profile_memory`, `schedule`), torch_npu.profiler (`ProfilerLevel.Level1` in
 `_ExperimentalConfig`), mindspore.profiler (`profiler_level`, `profile_memory`) and MindFormers (`profile_communication`), and the
 environment variable MS_ALLOC_CONF of MindSpore, as their documentation names them.

@@ -19,7 +19,7 @@ from perfkit.explain.diagnose import rules
 from perfkit.explain.diagnose.advice import NAMES
 
 RULES = Path(rules.__file__).parent
-ADVISING = [*sorted(RULES.glob("*.py")), RULES.parent / "advice.py"]
+ADVISING = [*sorted(RULES.glob("*.py")), RULES.parent / "advice.py", RULES.parent / "own_words.py"]
 MEGATRON = "github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py"
 MINDFORMERS = "www.mindspore.cn/mindformers/docs/en/r1.7.0/feature/configuration.html"
 MINDSPORE = "www.mindspore.cn/docs/en/master/api_python"
@@ -42,6 +42,8 @@ DOCUMENTED = {
     "--empty-unused-memory-level": MEGATRON,
     "--global-batch-size": MEGATRON,
     "--initial-loss-scale": MEGATRON,
+    "--log": MSRUN,
+    "--log-dir": f"{TORCH}/elastic/run.html",
     "--log-interval": MEGATRON,
     "--manual-gc": MEGATRON,
     "--manual-gc-interval": MEGATRON,
@@ -77,6 +79,7 @@ DOCUMENTED = {
     "HCCL_OP_EXPANSION_MODE": CANN,
     "MS_ALLOC_CONF": f"{MINDSPORE}/env_var_list.html",
     "MS_DEV_LAUNCH_BLOCKING": f"{MINDSPORE}/env_var_list.html",
+    "MS_MEMORY_STATISTIC": f"{MINDSPORE}/env_var_list.html",
     "NCCL_ALGO": NCCL,
     "NCCL_DEBUG": NCCL,
     "NCCL_MIN_NCHANNELS": NCCL,
@@ -142,8 +145,13 @@ DOCUMENTED = {
     "pp_interleave_num": MINDFORMERS,
     "prefetch_factor": f"{TORCH}/data.html",
     "prefetch_size": f"{MINDSPORE}/dataset/mindspore.dataset.config.set_prefetch_size.html",
+    "profile_communication": MINDFORMERS,
+    "profile_memory": f"{TORCH}/profiler.html",
     "profile_start_step": MINDFORMERS,
+    "profiler_level": f"{MINDSPORE}/mindspore/mindspore.profiler.profile.html",
     "pynative_synchronize": MINDFORMERS,
+    "ProfilerLevel.Level1": NPU_API,
+    "record_shapes": f"{TORCH}/profiler.html",
     "recompute_config.recompute": MINDFORMERS,
     "recompute_config.select_recompute": MINDFORMERS,
     "save_checkpoint_steps": f"{MINDSPORE}/train/mindspore.train.CheckpointConfig.html",
@@ -168,11 +176,13 @@ DOCUMENTED = {
     "torch.npu.matmul.allow_hf32": NPU_API,
     "torch.npu.set_compile_mode": NPU_API,
     "torch.optim.AdamW": f"{TORCH}/generated/torch.optim.AdamW.html",
+    "torch.profiler": f"{TORCH}/profiler.html",
     "torch.set_float32_matmul_precision": f"{TORCH}/generated/torch.set_float32_matmul_precision.html",
     "torch.utils.checkpoint": f"{TORCH}/checkpoint.html",
     "torch_dist": MEGATRON,
     "torch_npu": "gitcode.com/Ascend/pytorch",
     "torch_npu.npu.memory": NPU_API,
+    "torch_npu.profiler": NPU_API,
     "torch_npu.optim.NpuFusedAdamW": NPU_API,
     "train_dataset": MINDFORMERS,
     "transformer_engine": MEGATRON,
