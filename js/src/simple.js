@@ -40,7 +40,7 @@ const drawHeader = follow((root, content) => {
   if (marks.length) chips.push(el("li", { class: "pk-strip-key" }, marks.map(([, text]) => text).join(", ")));
   const strip = chips.length ? el("ol", { class: "pk-strip", "aria-label": t("cycle") }, chips) : null;
   const title = document.querySelector(".content .lead > h1");
-  document.querySelectorAll(".content .lead > :is(.pk-strip, .pk-facts, .pk-break)").forEach((one) => one.remove());
+  document.querySelectorAll(".content .lead > :is(.pk-strip, .pk-facts)").forEach((one) => one.remove());
   const about = el("div", { class: "pk-facts" }, facts);
   const inTitle = title && strip;  // in the app; a notebook has the title in a cell of its own
   root.replaceChildren(
@@ -48,7 +48,7 @@ const drawHeader = follow((root, content) => {
       inTitle ? null : strip),
   );
   if (!inTitle) return;
-  title.after(strip, el("span", { class: "pk-break" }));
+  title.after(strip);
   title.parentElement.append(about);
 });
 

@@ -17,7 +17,7 @@ function fill(cell, { text: texts, values, links, signs }, row) {
 // A name without spaces that is longer goes on in the next line behind a slash, dot or underscore; a number stays whole.
 const LONG_WORD = 14;
 const ENDS = /(?<=[/_])(?=\w)|(?<=\.)(?=[^\W\d])|(?<=\D\.)(?=\d)/;
-const FEW_ROWS_PX = 170;
+const FEW_ROWS_PX = 110;
 
 /** A text as nodes between which a line may end. */
 function parted(text) {
@@ -69,7 +69,7 @@ export class Table {
     this.rows = this.order().map((row) => this.row(row));
     this.body = el("tbody", {}, this.rows);
     const label = content.label || content.title || "table";
-    const table = el("table", { "aria-label": label }, el("thead", {}, head), this.body);
+    const table = el("table", { "aria-label": label, class: areNear(content.columns) ? "pk-near" : null }, el("thead", {}, head), this.body);
     const shown = this.length();
     const more = content.total > shown ? t("The first {0} of {1} rows are shown.", shown, content.total) : "";
     const none = shown === 0 ? el("p", { class: "pk-note" }, t("No rows.")) : null;
@@ -272,6 +272,15 @@ function compare(a, b) {
   if (b === null || b === undefined) return 1;
   if (typeof a === "number" && typeof b === "number") return a - b;
   return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+// Letters of all columns of a table whose columns stand near each other: far apart a number is not seen to belong to its name.
+const MOST_NEAR = 88;
+
+function areNear(columns) {
+  const longest = ({ text }) => Math.max(0, ...text.slice(0, 200).map((cell) => cell.length));
+  const letters = columns.map((column) => Math.max(longest(column), `${column.label} ${column.unit ?? ""}`.length) + 3);
+  return columns.length <= 6 && letters.reduce((sum, one) => sum + one, 0) <= MOST_NEAR;
 }
 
 // Words and figures stay on one line; only a column with a long cell breaks.

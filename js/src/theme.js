@@ -20,6 +20,7 @@ export function vegaConfig(node, own = {}) {
         labelColor: muted, titleColor: muted, titleFontWeight: 500, gridColor: grid, domainColor: grid, tickColor: grid,
         labelFontSize: 12, titleFontSize: 12, labelLimit: 260, titlePadding: 10,
       },
+      axisXQuantitative: { tickCount: { signal: "ceil(width / 80)" } }, // twice as many lines tell no more
       axisX: { labelSeparation: 14 }, // the last number of an axis ends at its end, which is nearer to the one before
       range: { category: CATEGORIES },
       legend: {

@@ -56,8 +56,8 @@ def count_mean(rows: Rows, *, small_us: float) -> alt.LayerChart:
         alt.Chart(alt.NamedData("operators"))
         .mark_point(filled=True, size=80, opacity=0.85)
         .encode(
-            x=alt.X("count:Q", title="calls", scale=alt.Scale(type="log")),
-            y=alt.Y("mean_us:Q", title="mean (µs)", scale=alt.Scale(type="log")),
+            x=alt.X("count:Q", title="calls", scale=alt.Scale(type="log"), axis=theme.powers_axis()),
+            y=alt.Y("mean_us:Q", title="mean (µs)", scale=alt.Scale(type="log"), axis=theme.powers_axis()),
             color=_core_color(rows),
             tooltip=_tooltip(),
         )

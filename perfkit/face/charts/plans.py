@@ -164,7 +164,9 @@ def rejected_bars(rows: Rows) -> alt.Chart:
         "reasons",
         height={"step": 22},
         mark={"color": theme.BUBBLE},
-        x=alt.X("count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), stack=None),
+        x=alt.X(
+            "count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), axis=theme.powers_axis(), stack=None
+        ),
         x2=alt.X2Datum(1),
         y=alt.Y("reason:N", title=None, sort=None, axis=alt.Axis(labelLimit=420)),
         tooltip=[alt.Tooltip("reason:N"), theme.tooltip("count", "count", title="combinations")],

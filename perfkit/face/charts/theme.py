@@ -123,9 +123,15 @@ def bars(rows: _Rows, data: str, *, height: Any, mark: Mapping[str, Any] = Mappi
 
 
 def powers_axis() -> alt.Axis:
-    """An axis of a logarithmic scale over many decades: what is below 0.001 as a power of ten, and not in two spellings."""
+    """An axis of a logarithmic scale over many decades: what is below 0.001 as a power of ten, and not in two spellings.
+
+    Lines of the grid stand at powers of ten alone, numbers at 1, 2 and 5 of each.
+    """
     power = "substring('⁰¹²³⁴⁵⁶⁷⁸⁹', round(-log(datum.value) / LN10), round(-log(datum.value) / LN10) + 1)"
-    return alt.Axis(labelExpr=f"datum.value < 0.001 ? '10⁻' + {power} : format(datum.value, ',~g')")
+    digit = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 0.001)))"
+    words = f"datum.value < 0.001 ? '10⁻' + {power} : indexof([1, 2, 5], {digit}) < 0 ? '' : format(datum.value, ',~g')"
+    lines: Any = {"condition": {"test": f"{digit} == 1", "value": 1}, "value": 0}
+    return alt.Axis(labelExpr=words, gridOpacity=lines)
 
 
 def labelled_scale(pixels: int = LABEL_PIXELS, **given: Any) -> alt.Scale:
