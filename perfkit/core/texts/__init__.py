@@ -14,6 +14,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from perfkit.core import settings
+from perfkit.core.texts._paths import PARTS as PARTS
+from perfkit.core.texts._paths import PATH_LABELS as PATH_LABELS
+from perfkit.core.texts._paths import words_of_paths
 from perfkit.core.texts._said import Said as Said
 from perfkit.core.texts._said import capital as capital
 from perfkit.core.texts._said import joined as joined
@@ -68,6 +71,11 @@ def told(sentence: str, language: str | None = None) -> str:
 @lru_cache(maxsize=8192)
 def _remembered(sentence: str, language: str) -> str:
     return _sentences(language).told(sentence)
+
+
+def path_words(text: str) -> str:
+    """A text with its paths of parts as people read them: in English by their pieces, elsewhere as the catalogue has the whole."""
+    return words_of_paths(text) if settings.language() == "en" else text
 
 
 def for_browser(language: str) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfkit.core import quantity, settings
-from perfkit.core.texts import catalogue, told
+from perfkit.core.texts import PARTS, PATH_LABELS, catalogue, path_words, told
 from perfkit.face.charts.spec import UNITS, ChartSpec
 
 MAX_WORDS = 500
@@ -31,14 +31,39 @@ _UNIT = re.compile(r"^(?P<words>.*\S) \((?P<unit>[^(),]*)(?:, (?P<more>[^()]*))?
 
 
 def in_words(spec: ChartSpec) -> ChartSpec:
-    """`spec` with its words in the language of this process; itself where that is the language of the code."""
+    """`spec` with its words in the language of this process; in that of the code only paths of parts are other words."""
     if settings.language() == "en":
-        return spec
+        return _read(spec)
     known = {word: said for word, said in _drawn(spec) if said != word}
     written = _written(spec.spec, f"({json.dumps(known, ensure_ascii=False)})" if known else "")
     text = json.dumps(written, sort_keys=True, default=str)
     heads = {name: _head(name, spec.headers) for columns in spec.datasets.values() for name in columns}
     return replace(spec, spec=written, digest=hashlib.sha256(text.encode()).hexdigest()[:16], words=known, heads=heads)
+
+
+def _read(spec: ChartSpec) -> ChartSpec:
+    """`spec` whose paths of parts are read as words; itself where it draws none. Its structure does not depend on which."""
+    columns = [values for rows in spec.datasets.values() for name, values in rows.items() if name in PARTS]
+    words = {value: path_words(value) for values in columns for value in values if isinstance(value, str) and "/" in value}
+    words = {word: said for word, said in words.items() if word != said}
+    if not words:
+        return spec
+    written = _parts_read(spec.spec)
+    text = json.dumps(written, sort_keys=True, default=str)
+    return replace(spec, spec=written, digest=hashlib.sha256(text.encode()).hexdigest()[:16], words=words)
+
+
+def _parts_read(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_parts_read(value) for value in node]
+    if not isinstance(node, Mapping):
+        return node
+    read = {key: _parts_read(value) for key, value in node.items()}
+    for channel in _named(read):
+        guide, drawn = _GUIDES[channel], read[channel].get(_GUIDES[channel], {})
+        if read[channel]["field"] in PARTS and isinstance(drawn, Mapping):
+            read[channel] = {**read[channel], guide: {"labelExpr": PATH_LABELS, **drawn}}
+    return read
 
 
 def _head(name: str, headers: Mapping[str, str]) -> str:
@@ -57,7 +82,7 @@ def _drawn(spec: ChartSpec) -> Iterator[tuple[str, str]]:
     """
     own = catalogue(settings.language()).get("said", {})
     for columns in spec.datasets.values():
-        names = {*quantity.NAMES, "label"} if NAMED & set(columns) else quantity.NAMES
+        names = {*quantity.NAMES, *({"label"} if NAMED & set(columns) else ())} - PARTS
         for name, values in columns.items():
             words = {value for value in values if isinstance(value, str)}
             if len(words) <= MAX_WORDS:
@@ -78,6 +103,7 @@ def _domains(node: Any) -> Iterator[str]:
 
 
 def _written(node: Any, words: str) -> Any:
+    """`node` of a specification with its titles told, and what it writes beside marks by the mapping `words`."""
     if isinstance(node, list):
         return [_written(value, words) for value in node]
     if not isinstance(node, Mapping):

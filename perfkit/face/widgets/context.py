@@ -175,11 +175,6 @@ def file_options(_state: object = None, *, samples: Mapping[str, str]) -> list[t
     ]
 
 
-def marked(path: str, title: str) -> str:
-    """`title` with the word sample if the path is a bundled sample."""
-    return f"{title} (sample)" if is_sample(Path(path).expanduser()) else title
-
-
 def _options(samples: Mapping[str, str], wanted: Callable[[Path], bool]) -> list[tuple[str, str, str]]:
     project = current_project()
     found: dict[str, tuple[str, str]] = {}

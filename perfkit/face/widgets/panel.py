@@ -22,7 +22,7 @@ from typing import Any
 import traitlets
 
 from perfkit.core.errors import InputError, NotMeasuredError, PerfkitError
-from perfkit.core.texts import say, t, told
+from perfkit.core.texts import path_words, say, t, told
 from perfkit.face.charts.spec import split, unchecked
 from perfkit.face.widgets._beside import Beside
 from perfkit.face.widgets._chart_words import in_words
@@ -320,7 +320,7 @@ class PanelView(View):
             self.data = {
                 "version": self._version,
                 "seq": self._seq,
-                "sentence": told(answer.text),
+                "sentence": path_words(told(answer.text)),
                 "datasets": {name: spec.datasets for name, spec in specs.items()},
                 "params": {name: dict(figure.params) for name, figure in figures.items()},
                 "alt": {name: told(figure.alt or answer.text) for name, figure in figures.items()},

@@ -185,10 +185,11 @@ def make_picker(
     empty = None if sample is None else Empty(action="Use the sample", fill=lambda state: {**state, name: sample})
 
     def show(view: StepView, value: Any) -> Whole:
-        view.result.mark = f" ({t('sample')})" if context.is_sample(Path(view.state[name])) else ""
         name_of = Path(view.state[name]).name if named else ""
         text = told(value)
-        return Whole({}, {}, say("{plan}: {held}", plan=name_of, held=text) if name_of else text, (), ())
+        text = say("{plan}: {held}", plan=name_of, held=text) if name_of else text
+        own = not context.is_sample(Path(view.state[name]))
+        return Whole({}, {}, text if own else joined([text, say("It is a sample.")]), (), ())
 
     recipe = Recipe(
         name=f"choose-{name}", title=label, function=read, entries=entries, sources=sources or {}, empty=empty, show=show

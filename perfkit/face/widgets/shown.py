@@ -27,8 +27,8 @@ from perfkit.face.widgets.chart import Figure, has_rows
 from perfkit.face.widgets.table import Table
 
 
-def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: str = "") -> Whole:
-    """All of `result` by what it is. `choose` names the column by which rows are chosen; `mark` is added to the titles of charts.
+def shown(result: Any, *, choose: str = "", sources: Sequence[str] = ()) -> Whole:
+    """All of `result` by what it is. `choose` names the column by which rows are chosen.
 
     Raises InputError for something that no page can show.
     """
@@ -40,7 +40,7 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
     num_charts = sum(isinstance(thing, AnyChart | Figure) for _, thing in things)
     for title, thing in things:
         if isinstance(thing, AnyChart | Figure):
-            words = f"{told(title)}{mark}" if title else ""
+            words = told(title) if title else ""
             figure = thing if isinstance(thing, Figure) else Figure(chart=thing, wide=num_charts == 1)
             if has_rows(figure):
                 charts[_key(title, "chart", charts)] = replace(

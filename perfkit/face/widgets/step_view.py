@@ -103,13 +103,8 @@ class StepView(PanelView):
         """
         before = self._recipe.entries
         self._shared.tell(self.state, origin=self)  # an answer is out before the page is told what was chosen for it
-        self._shared.begin_with(
-            {
-                name: entry.default
-                for name, entry in heir.entries.items()
-                if name in before and entry.default not in (None, before[name].default)
-            }
-        )
+        now = {name: entry.default for name, entry in heir.entries.items() if name in before}
+        self._shared.begin_with({name: value for name, value in now.items() if value not in (None, before[name].default)})
         if not any(value.followed for value in self._values()):
             for source in self._recipe.sources.values():
                 source.forget(self._follow)
@@ -287,9 +282,7 @@ class StepView(PanelView):
     def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
         recipe = self._recipe
         if recipe.button and not pressed:
-            if (unless := recipe.unless) and (
-                why := unless(**{name: given[name] for name in inspect.signature(unless).parameters})
-            ):
+            if why := self._why_not(given):
                 raise Waiting(why)
             if self._refused is not None and same(self._refused[0], given) and self._seen_news == self._answered_news:
                 raise self._refused[1]  # it stands as long as all that was pressed with
@@ -305,6 +298,14 @@ class StepView(PanelView):
             given |= self._after_saving()
         show = StepView._shown if recipe.show is None else recipe.show
         return show(self, result), (given, result)
+
+    def _why_not(self, given: Mapping[str, Any]) -> str:
+        unless = self._recipe.unless
+        return unless(**{name: given[name] for name in inspect.signature(unless).parameters}) if unless else ""
+
+    def is_of_use(self) -> bool:
+        """Whether the button can be pressed again once it was: not where `unless` says why not by now."""
+        return self._remembered is None or not self._why_not(self._remembered[0])
 
     def _after_saving(self) -> dict[str, Any]:
         """What the step follows, once the steps above know what it has written: its own doing does not take its answer away."""
@@ -328,9 +329,7 @@ class StepView(PanelView):
 
     def _shown(self, result: Any) -> Whole:
         names = {origin_of(value) for value in self._resolved.values()} - {""}
-        mark = next((source.mark for source in self._recipe.sources.values() if source.mark), "")
-        self.result.mark = self.selection.mark = mark  # what follows is made of the same
-        return shown(result, choose=self._recipe.choose, sources=sorted(names), mark=mark)
+        return shown(result, choose=self._recipe.choose, sources=sorted(names))
 
     def _show_details(self, whole: Whole) -> None:
         tables = {name: self._marked(table) if isinstance(table, Table) else table for name, table in whole.tables.items()}
@@ -380,14 +379,14 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
         visible = None if button.visible is None else seen(button.visible, view.known)
         return Action(name=button.name, label=button.label, run=partial(view.do, button), help=button.help, visible=visible)
 
-    own = (Action(name="run", label=recipe.button, run=lambda _: "", help=recipe.help),) if recipe.button else ()
+    pressed = Action(name="run", label=recipe.button, run=lambda _: "", help=recipe.help, visible=lambda _: view.is_of_use())
     return Panel(
         title=recipe.title,
         start=start,
         compute=view.compute,
         view=lambda whole: Answer(*whole),
         controls=tuple(controls),
-        actions=(*own, *map(action, recipe.buttons)),
+        actions=(*([pressed] if recipe.button else []), *map(action, recipe.buttons)),
         on_select=chosen if choose else None,
         on_row=chosen if choose else None,
         shared=(

@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit.core import quantity
 from perfkit.core.demangled import demangled
 from perfkit.core.shortening import shortened
-from perfkit.core.texts import Said, told
+from perfkit.core.texts import PARTS, Said, path_words, told
 from perfkit.face.charts.spec import plain
 
 MAX_ROWS = 500
@@ -23,6 +23,8 @@ SIGNS = {
     "fits": {"no": "bad"},
     "enough": {"no": "bad"},
     "slow": {"yes": "bad"},
+    "level": {"error": "bad", "warning": "warn", "information": "plain"},
+    "value": {"not measured": "absent", "not known": "absent"},
     "stands_out": {"yes": "warn"},
     "verdict": {"impossible": "bad", "unexpected": "bad", "avoidable": "warn"},
 }
@@ -91,13 +93,15 @@ def _told(cell: Any, given: Any) -> Any:
 
 def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     """One column: its cells are written from the very values that its CSV holds, both in the unit of its head."""
-    told_too = name not in quantity.NAMES  # a name is not, unless perfkit says it
+    told_too = name not in quantity.NAMES or name in PARTS  # a name is not, unless perfkit says it
     pairs = zip(quantity.cells(series), series.tolist(), strict=True)
     own = [_told(cell, given) if told_too or isinstance(given, Said) else cell for cell, given in pairs]
     unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
     values = own if size == 1 else [quantity.scaled(value, size) for value in own]
     cells = [quantity.cell(value, digits, unit=unit) for value in values]
     text = [told(cell) if isinstance(value, bool) else cell for cell, value in zip(cells, values, strict=True)]
+    if name in PARTS:
+        text = [path_words(cell) for cell in text]
     numbers = [value for value in values if value is not None]
     return {
         "label": told(table.labels.get(name, quantity.label(name))),

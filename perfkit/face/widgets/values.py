@@ -25,10 +25,10 @@ def no_answer_yet(title: str) -> Waiting:
 
 
 class Value:
-    """The newest value of something on a page; `title` names it in sentences, `mark` is added to titles of what is made of it."""
+    """The newest value of something on a page; `title` names it in sentences."""
 
     def __init__(self, title: str) -> None:
-        self.title, self.mark = title, ""
+        self.title = title
         self._changed = threading.Condition()
         self._asked, self._answered = 1, 0
         self._value: Any = None

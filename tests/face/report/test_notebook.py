@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit.core.errors import InputError
+from perfkit.core.texts import path_words
 from perfkit.core.units import THIN_SPACE
 from perfkit.explain.steps import step_told, typical_steps
 from perfkit.face.cli import main
@@ -38,9 +39,9 @@ def test_page_11_holds_the_numbers_of_the_run(tmp_path: Path):
     page = out.read_text(encoding="utf-8")
     run = load(OWN)
     slowest = typical_steps(run).iloc[0]
-    assert step_told(run, rank=int(slowest["rank"]), step=int(slowest["step"])).replace(THIN_SPACE, " ") in page.replace(
-        THIN_SPACE, " "
-    )
+    words = path_words(step_told(run, rank=int(slowest["rank"]), step=int(slowest["step"])))
+    assert "exposed communication 9.45 ms" in words.replace(THIN_SPACE, " ")
+    assert words.replace(THIN_SPACE, " ") in page.replace(THIN_SPACE, " ")
     assert "Where did the step go?" in page
     assert "perfkit-charts" in page
 

@@ -29,7 +29,7 @@ def test_the_widest_line_of_each_column_has_room() -> None:
         Beside().room_ch(CHARTS, {"t": frame.assign(part="computing/forward/matmul")}),
     )
     assert len("computing/forward") + len("duration ms") < short < MOST_CH
-    assert long - short == len("/matmul")
+    assert long - short == len(" · matmul")
 
 
 def test_words_of_the_language_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import altair as alt
 import pandas as pd
 import pytest
 
-from perfkit.core.texts import t
+from perfkit.core.texts import PATH_LABELS, path_words, t
 from perfkit.face.charts import steps
 from perfkit.face.charts.spec import split
 from perfkit.face.widgets._chart_words import in_words
@@ -18,9 +20,31 @@ def bars():
     return split(steps.rank_bars(parts.assign(step="1", share=0.5, order=[0, 1]), unit="ms"))
 
 
-def test_in_the_language_of_the_code_a_chart_stays_as_it_is(bars, monkeypatch):
+def test_in_the_language_of_the_code_a_chart_without_paths_stays_as_it_is(monkeypatch):
     monkeypatch.setenv("PERFKIT_LANGUAGE", "en")
-    assert in_words(bars) is bars
+    rows = pd.DataFrame({"path": ["computing", "free"], "file": ["computing/forward", "a/b"], "ms": [1.0, 2.0]})
+    plain = split(alt.Chart(rows).mark_bar().encode(x="ms:Q", y="path:N"))
+    assert in_words(plain) is plain
+
+
+def test_paths_of_parts_are_read_as_words_and_the_rows_and_all_else_stay(bars, monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "en")
+    read = in_words(bars)
+    assert read.words == {"communication/exposed": "exposed communication"}
+    assert read.spec["encoding"]["color"]["legend"]["labelExpr"] == PATH_LABELS
+    assert "labelExpr" not in json.dumps(read.spec["encoding"]["y"])
+    assert (read.datasets, read.headers, read.heads) == (bars.datasets, bars.headers, bars.heads)
+    parts = pd.DataFrame(
+        {"rank": ["0"], "path": ["computing/forward_backward"], "amount_ms": [1.0], "step": "1", "share": 0.5, "order": 0}
+    )
+    assert in_words(split(steps.rank_bars(parts, unit="ms"))).words == {
+        "computing/forward_backward": "computing · forward backward"
+    }
+
+
+@pytest.mark.parametrize("text", ["computing", "a/b", "/static/app.js", "static/app.js", "samples/s", "computing/<img src=x>", ""])
+def test_what_is_no_path_of_parts_stays(text):
+    assert path_words(text) == text
 
 
 def test_titles_ticks_and_legends_are_told_and_the_rows_are_not(bars, monkeypatch):
