@@ -115,9 +115,9 @@ class ClusterJudgement:
         return RankComparison(metric=metric, table=table, band=band)
 
     def told(self) -> tuple[str, ...]:
-        """Stages, ranks, links and balance in a sentence each, as one text; then what could not be judged."""
-        said = (stages_told(self.stages), self._ranks_told(), self._clocks_told(), self._links_told(), self._balance_told())
-        return (joined(said), *self._notes())
+        """Ranks, links and balance in a sentence each, as one text; then the stages, and what could not be judged."""
+        said = (self._ranks_told(), self._clocks_told(), self._links_told(), self._balance_told())
+        return (joined(said), stages_told(self.stages), *self._notes())
 
     def to_frame(self) -> pd.DataFrame:
         """The stages with their ranks as text; what was not measured is left out."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.figure import Figure, computed, figure
 from perfkit.core.run import Run
@@ -48,6 +49,21 @@ class Verdict:
         """The verdict in one sentence."""
         return (sentence_of(self.diagnosis),)
 
+    def causes_told(self) -> tuple[str, ...]:
+        """What most of the mean step of a rank is, and why that is shorter than the step above where it is."""
+        causes = self.diagnosis.ledger.waterfall()
+        mean_ns = int(causes["ns"].sum())
+        most = causes.iloc[int(causes["ns"].to_numpy(dtype="int64").argmax())]
+        form = "Of the mean step of a rank, {mean_ns}, the largest part is {ns} ({share}): {what}."
+        share, words = float(most["share"]), say(str(most["words"]))
+        first = say(form, mean_ns=mean_ns, ns=int(most["ns"]), share=share, what=words)
+        notes = self.larger_loss_told() if str(most["cause"]).startswith("work") else ()
+        longest_ns = self.diagnosis.step_ns
+        if longest_ns is None or quantity.text("ns", longest_ns) == quantity.text("ns", mean_ns):
+            return (first, *notes)
+        form = "The step itself, {step_ns}, is as long as its slowest rank."
+        return (first, say(form, step_ns=longest_ns), *notes)
+
     def larger_loss_told(self) -> tuple[str, ...]:
         """What takes more of the mean step than any finding costs and is no work, in a sentence; else nothing."""
         losses = self.diagnosis.ledger.waterfall()
@@ -66,7 +82,7 @@ class Verdict:
         rows = [
             {
                 "figure": told(_with_statistic(found)),
-                "value": told(found.text()),
+                "value": found.text(),
                 "against": told(against or found.source),
             }
             for found, against in self.figures
@@ -112,8 +128,8 @@ def sentence_of(diagnosis: Diagnosis) -> str:
         return say("{step}; first of {count} findings: {title}.", step=step, count=count, title=first.title)
     share = first.cost_ns / ns
     if count == 1:
-        return say("{step}, {share} of it because of the one finding: {title}.", step=step, share=share, title=first.title)
-    form = "{step}, {share} of it because of the first of {count} findings: {title}."
+        return say("{step}; the one finding costs {share} of it: {title}.", step=step, share=share, title=first.title)
+    form = "{step}; the first of {count} findings costs {share} of it: {title}."
     return say(form, step=step, share=share, count=count, title=first.title)
 
 

@@ -55,7 +55,7 @@ def findings_told(diagnosis: Diagnosis, listed: Sequence[str], status: str = "op
     first = next((finding_of(diagnosis, {"finding": name}) for name in listed), None)
     if first is None:
         return (say("{findings}; none of them is {status}.", findings=all_of_them, status=status),)
-    text = say("{findings}. {title}: {cost}.", findings=all_of_them, title=first.title, cost=cost_text(first))
+    text = say("{findings}. The first {cost}: {title}.", findings=all_of_them, title=first.title, cost=cost_text(first))
     return (text, OVERLAP) if many else (text,)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -16,16 +18,22 @@ def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
     """Draw one cell a rank and part; the state is a colour and a symbol.
 
     `coverage` has the columns of the table of that name; its rows are the data set "coverage". With more than 64 ranks the symbols
-    are left out and the cells shrink.
+    are left out and the cells shrink. Few ranks are rows, which take no more of the page than they say; many are columns.
     """
     rows = coverage.astype({"rank": str, "part": str, "state": str, "file": "object"})
     rows["file"] = rows["file"].where(rows["file"].notna(), "no file")
     rows["symbol"] = rows["state"].map(SYMBOLS)
     ranks = list(dict.fromkeys(rows["rank"]))
-    base = alt.Chart(alt.NamedData("coverage")).encode(
-        x=alt.X("rank:N", title="rank", sort=ranks, axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
-        y=alt.Y("part:N", title=None, sort=list(dict.fromkeys(rows["part"]))),
-    )
+    parts, few = list(dict.fromkeys(rows["part"])), len(ranks) <= FEW_RANKS
+    slanted = alt.Axis(orient="top", labelAngle=alt.ExprRef(expr="width < 480 ? -90 : -35"), labelAlign="left", labelOverlap=False)
+    place: dict[str, Any] = {
+        "x": alt.X("part:N", title=None, sort=parts, axis=slanted),
+        "y": alt.Y("rank:N", title="rank", sort=ranks),
+    }
+    if not few:
+        axis = alt.Axis(labelAngle=0, labelOverlap=True, orient="top")
+        place = {"x": alt.X("rank:N", title="rank", sort=ranks, axis=axis), "y": alt.Y("part:N", title=None, sort=parts)}
+    base = alt.Chart(alt.NamedData("coverage")).encode(**place)
     states = list(theme.COVERAGE_STATES)
     cells = base.mark_rect(stroke="white", strokeWidth=1.5, cornerRadius=2).encode(
         color=alt.Color("state:N", title=None, scale=alt.Scale(domain=states, range=list(theme.COVERAGE_STATES.values()))),
@@ -33,5 +41,5 @@ def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
     )
     symbols = base.mark_text(fontSize=12).encode(text=alt.Text("symbol:N"), color=alt.ColorValue("#1b1b1b"))
     layers = [cells, symbols] if len(ranks) <= MAX_RANKS_WITH_SYMBOLS else [cells]
-    chart = alt.LayerChart(layer=layers, width={"step": 64} if len(ranks) <= FEW_RANKS else "container", height={"step": 26})
+    chart = alt.LayerChart(layer=layers, width="container", height={"step": 34 if few else 26})
     return theme.with_rows(chart, {"coverage": theme.records(rows[["rank", "part", "state", "file", "symbol"]])})

@@ -234,14 +234,18 @@ class SearchResult:
         return self._strategies.plan({**strategy_row(sizes, self.space), "recompute": kinds.index(recompute)})
 
     def told(self) -> tuple[str, ...]:
-        """How much was searched and what is best; then where the limit is from, the rule of thumb, and what fills the nearest."""
+        """What is best and how much was searched; then where the limit is from, the rule of thumb, and what fills the nearest."""
         if not self.plans and not self.complete:
             return ("The search was stopped before any plan was evaluated.",)
         text = self.missing_text()
         if self.plans:
             best = self.plans[0]
+            form = (
+                "Best on {devices} devices: {plan}, {why} "
+                "Of {searched} combinations {kept} keep the rules, {fit} fit {limit_bytes}."
+            )
             text = say(
-                "{searched} combinations, {kept} keep the rules, {fit} fit {limit_bytes}. Best on {devices} devices: {plan}, {why}",
+                form,
                 searched=self.searched,
                 kept=self.evaluated,
                 fit=self.feasible,
