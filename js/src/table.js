@@ -69,7 +69,7 @@ export class Table {
     this.rows = this.order().map((row) => this.row(row));
     this.body = el("tbody", {}, this.rows);
     const label = content.label || content.title || "table";
-    const table = el("table", { "aria-label": label, class: areNear(content.columns) ? "pk-near" : null }, el("thead", {}, head), this.body);
+    const table = el("table", { "aria-label": label, class: nearness(content.columns) }, el("thead", {}, head), this.body);
     const shown = this.length();
     const more = content.total > shown ? t("The first {0} of {1} rows are shown.", shown, content.total) : "";
     const none = shown === 0 ? el("p", { class: "pk-note" }, t("No rows.")) : null;
@@ -277,10 +277,16 @@ function compare(a, b) {
 // Letters of all columns of a table whose columns stand near each other: far apart a number is not seen to belong to its name.
 const MOST_NEAR = 88;
 
-function areNear(columns) {
+// Of a table that has room in half of a card's width.
+const MOST_SMALL = 54;
+
+/** The classes of a table of few short columns. */
+function nearness(columns) {
   const longest = ({ text }) => Math.max(0, ...text.slice(0, 200).map((cell) => cell.length));
   const letters = columns.map((column) => Math.max(longest(column), `${column.label} ${column.unit ?? ""}`.length) + 3);
-  return columns.length <= 6 && letters.reduce((sum, one) => sum + one, 0) <= MOST_NEAR;
+  const sum = letters.reduce((before, one) => before + one, 0);
+  if (columns.length > 6 || sum > MOST_NEAR) return null;
+  return sum > MOST_SMALL ? "pk-near" : "pk-near pk-small";
 }
 
 // Words and figures stay on one line; only a column with a long cell breaks.
