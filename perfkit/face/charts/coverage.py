@@ -12,6 +12,7 @@ from perfkit.face.charts import theme
 SYMBOLS = {"present": "●", "partial": "◐", "empty": "○", "missing": "–"}
 MAX_RANKS_WITH_SYMBOLS = 64
 FEW_RANKS = 8
+RANKS_AS_ROWS = 4
 
 
 def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
@@ -24,10 +25,9 @@ def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
     rows["file"] = rows["file"].where(rows["file"].notna(), "no file")
     rows["symbol"] = rows["state"].map(SYMBOLS)
     ranks = list(dict.fromkeys(rows["rank"]))
-    parts, few = list(dict.fromkeys(rows["part"])), len(ranks) <= FEW_RANKS
-    slanted = alt.Axis(orient="top", labelAngle=alt.ExprRef(expr="width < 480 ? -90 : -35"), labelAlign="left", labelOverlap=False)
+    parts, few = list(dict.fromkeys(rows["part"])), len(ranks) <= RANKS_AS_ROWS
     place: dict[str, Any] = {
-        "x": alt.X("part:N", title=None, sort=parts, axis=slanted),
+        "x": alt.X("part:N", title=None, sort=parts, axis=_names_over_columns()),
         "y": alt.Y("rank:N", title="rank", sort=ranks),
     }
     if not few:
@@ -41,5 +41,22 @@ def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
     )
     symbols = base.mark_text(fontSize=12).encode(text=alt.Text("symbol:N"), color=alt.ColorValue("#1b1b1b"))
     layers = [cells, symbols] if len(ranks) <= MAX_RANKS_WITH_SYMBOLS else [cells]
-    chart = alt.LayerChart(layer=layers, width="container", height={"step": 34 if few else 26})
+    width: Any = {"step": 64} if RANKS_AS_ROWS < len(ranks) <= FEW_RANKS else "container"
+    chart = alt.LayerChart(layer=layers, width=width, height={"step": 34 if few else 26})
     return theme.with_rows(chart, {"coverage": theme.records(rows[["rank", "part", "state", "file", "symbol"]])})
+
+
+def _names_over_columns() -> alt.Axis:
+    """Names of up to three words, one below the other over their columns; upright where these are narrow."""
+    narrow, by = "width < 480 ? ", alt.ExprRef
+    lines = "length(split(datum.label, ' '))"
+    lowered = f"({lines} == 1 ? '  ' : {lines} == 2 ? ' ' : '') + (datum.label)"  # all end at the cells
+    return alt.Axis(
+        orient="top",
+        labelOverlap=False,
+        labelAngle=by(expr=f"{narrow}-90 : 0"),
+        labelAlign=by(expr=f"{narrow}'left' : 'center'"),
+        labelBaseline=by(expr=f"{narrow}'middle' : 'bottom'"),
+        labelPadding=by(expr=f"{narrow}3 : 34"),
+        labelExpr=f"{narrow}datum.label : split({lowered}, ' ')",
+    )

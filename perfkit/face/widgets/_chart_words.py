@@ -123,7 +123,8 @@ def _written(node: Any, words: str) -> Any:
         guide = _GUIDES[channel]
         drawn = written[channel].get(guide, {})
         if isinstance(drawn, Mapping):
-            written[channel] = {**written[channel], guide: {"labelExpr": labels, **drawn}}
+            own = str(drawn.get("labelExpr", "datum.label"))
+            written[channel] = {**written[channel], guide: {**drawn, "labelExpr": own.replace("datum.label", labels)}}
     return written
 
 
