@@ -189,7 +189,7 @@ def make_picker(
         text = told(value)
         text = say("{plan}: {held}", plan=name_of, held=text) if name_of else text
         own = not context.is_sample(Path(view.state[name]))
-        return Whole({}, {}, text if own else joined([text, say("It is a sample.")]), (), ())
+        return Whole({}, {}, text if own else joined([text, say("A sample.")]), (), ())
 
     recipe = Recipe(
         name=f"choose-{name}", title=label, function=read, entries=entries, sources=sources or {}, empty=empty, show=show
