@@ -20,6 +20,7 @@ STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hy
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 KINDS = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP"}
 OF_ENGINE = ("zero_stage", "offload_optimizer_device", "offload_param_device", "deepspeed_config_file")
+GROUPS = "parallelism_config_"
 OF_FSDP = ("fsdp_sharding_strategy", "fsdp_offload_params", "fsdp_activation_checkpointing", "fsdp_reshard_after_forward")
 SIZES = ("tp_size", "cp_size", "sp_size", "dp_shard_size", "dp_replicate_size")
 """Of groups of devices (`parallelism_config`), behind the group's own name."""
@@ -27,7 +28,7 @@ READ = {
     "": ("num_processes", "mixed_precision", "distributed_type", "fsdp_config", "deepspeed_config", "parallelism_config"),
     "fsdp_config": OF_FSDP,
     "deepspeed_config": OF_ENGINE,
-    "parallelism_config": tuple(f"parallelism_config_{name}" for name in (*SIZES, "cp_backend", "sp_backend")),
+    "parallelism_config": tuple(f"{GROUPS}{name}" for name in (*SIZES, "cp_backend", "sp_backend")),
 }
 """Keys of a file that are read, by the group in which they stand."""
 
@@ -35,7 +36,7 @@ READ = {
 def launched(options: Section) -> Section:
     """The arguments with what `accelerate launch` says beside them; what the arguments state themselves stays."""
     named, reading = options.values.get("config_file"), options.reading
-    stated = {key: value for key, value in options.values.items() if key.startswith(("fsdp_", "zero_", "offload_"))}
+    stated = {key: value for key, value in options.values.items() if key.startswith(("fsdp_", "zero_", "offload_", GROUPS))}
     stated |= {key: options.values[key] for key in ("mixed_precision", "deepspeed_config_file") if key in options.values}
     kind = next((kind for flag, kind in KINDS.items() if options.values.get(flag) is True), "")
     file = file_beside(reading.document, str(named)) if named is not None else None
@@ -47,9 +48,9 @@ def launched(options: Section) -> Section:
             reading.problem("config_file", f"{file.name}: {error.problems[0]}")
         reading.note(say("{name} says how many processes there are and what they share", name=file.name))
         options.asked("config_file")
-    if not given and "mixed_precision" not in stated:
+    if not given and "mixed_precision" not in stated and not any(key.startswith(GROUPS) for key in stated):
         return options
-    options.asked(*KINDS, *stated, *SIZES)
+    options.asked(*KINDS, *stated, *SIZES, "use_parallelism_config")
     found = _as_arguments(given, stated)
     if any(options.values.get(key) is True for key in ("bf16", "fp16")):  # the Trainer tells accelerate, not the other way round
         found = {key: value for key, value in found.items() if key not in PRECISIONS}
@@ -59,7 +60,7 @@ def launched(options: Section) -> Section:
 def _as_arguments(given: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     """The file's values, and the options that win over them, by the names of a Trainer."""
     found = {"num_processes": given["num_processes"]} if isinstance(given.get("num_processes"), int) else {}
-    found |= _groups(_section(given, "parallelism_config"))
+    found |= _groups({**_section(given, "parallelism_config"), **stated})
     if others := {
         group: kept for group, read in READ.items() if (kept := _others(_section(given, group) if group else given, read))
     }:
@@ -86,8 +87,8 @@ def _others(given: Mapping[str, Any], read: tuple[str, ...]) -> dict[str, Any]:
 
 def _groups(given: Mapping[str, Any]) -> dict[str, Any]:
     """How devices are grouped: sequences are shared by exchanging heads under DeepSpeed, else around a ring."""
-    sizes = {name: size for name in SIZES if isinstance(size := given.get(f"parallelism_config_{name}"), int) and size > 1}
-    if "sp_size" in sizes or given.get("parallelism_config_cp_backend") == "deepspeed":
+    sizes = {name: size for name in SIZES if isinstance(size := given.get(f"{GROUPS}{name}"), int) and size > 1}
+    if "sp_size" in sizes or given.get(f"{GROUPS}cp_backend") == "deepspeed":
         return {**sizes, "sequence_parallel_mode": "ulysses"}
     return {**sizes, "sequence_parallel_mode": "ring"} if "cp_size" in sizes else sizes
 

@@ -577,12 +577,17 @@ parallelism_config:
         ("FSDP", {"tp_size": 2, "dp_shard_size": 2, "dp_replicate_size": 2}, (4, 2, 1, "ring", 2)),
     ],
 )
-def test_groups_of_devices_of_accelerate_count(tmp_path, kind: str, sizes: dict[str, object], expected: tuple):
+@pytest.mark.parametrize("in_file", [True, False], ids=["in its file", "as options"])
+def test_groups_of_devices_of_accelerate_count(tmp_path, kind: str, sizes: dict[str, object], expected: tuple, in_file: bool):
     """Each was taken for replicas of its own: the batch of a step came out as many times too large."""
     told = "\n".join(f"  parallelism_config_{name}: {value}" for name, value in sizes.items())
     (tmp_path / "groups.yaml").write_text(GROUPS.format(kind=kind, sizes=told), encoding="utf-8")
+    of_launcher = "--config_file groups.yaml"
+    if not in_file:
+        flags = " ".join(f"--parallelism_config_{name} {value}" for name, value in sizes.items())
+        of_launcher = f"--use_{kind.lower()} --mixed_precision bf16 --num_processes 8 --use_parallelism_config {flags}"
     options = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 1 --num_train_epochs 1 --max_length 4096 --packing"
-    (tmp_path / "run.sh").write_text(f"accelerate launch --config_file groups.yaml sft.py {options}\n", encoding="utf-8")
+    (tmp_path / "run.sh").write_text(f"accelerate launch {of_launcher} sft.py {options}\n", encoding="utf-8")
     plan = read_config(tmp_path / "run.sh")
     parallel = plan.parallel
     assert (
