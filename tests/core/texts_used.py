@@ -19,6 +19,7 @@ import yaml
 from perfkit.core import discover
 from perfkit.core.quantity import label as column_label
 from perfkit.core.texts import catalogue, english_lines
+from perfkit.explain.diagnose.own_words import OWN_WORDS
 from perfkit.face.app.handlers import ENDED
 from perfkit.face.widgets import header_view
 from perfkit.face.widgets.control import PathPicker
@@ -229,6 +230,7 @@ def _sentences() -> Iterator[tuple[str, str, str]]:
                 said += [each for word in node.keywords if (name, word.arg) in ADVISED for each in _elements(word.value)]
                 for text in (text for value in said for text in texts_of(value, tree)):
                     yield "sentences", text, path.name
+    yield from (("sentences", text, "own_words.py") for text in _strings(OWN_WORDS))
     for rule in discover.constants("perfkit.explain.diagnose.rules", "RULE"):
         yield "sentences", rule.how_to_collect, rule.name
         for name, value in vars(importlib.import_module(rule.check.__module__)).items():
