@@ -30,6 +30,7 @@ _WORDS: Mapping[str, str] = {
 }
 _WORD = re.compile(r"[a-z]+")
 _POINT_TO_POINT = frozenset({"send", "receive", "send_receive"})
+_ENDS = frozenset({"send", "receive"})
 _PLACE = re.compile(r"#\d+$")
 """How a reader names operations of which the recording says no more than their order."""
 _SHARED = frozenset({"embd", "embedding", "modulo", "replicate", "intra", "inter"})
@@ -137,14 +138,17 @@ def told_apart(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
 
 
 def _uneven(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which rows are named by their place among the operations of a group in a step, of which its ranks have not as many."""
+    """Which rows are named by their place among the operations of a group in a step, of which its ranks have not as many.
+
+    Sends and receives are left out: the first and last stage of a pipeline have fewer, and they are paired by their ends.
+    """
     names = rows["name"].astype("category").cat
     by_place = np.array([*(_PLACE.search(str(name)) is not None for name in names.categories.tolist()), False], dtype=bool)
-    found: npt.NDArray[np.bool_] = by_place[names.codes.to_numpy()]
-    own = rows.loc[found, ["members", "rank", "step"]].assign(step=rows.loc[found, "step"].fillna(-1).astype("int64"))
-    count = own.groupby(["members", "step", "rank"])["rank"].transform("size")
-    of_group = count.groupby([own["members"], own["step"]])
-    found[found] = (of_group.transform("min") != of_group.transform("max")).to_numpy(dtype=bool)
+    found: npt.NDArray[np.bool_] = by_place[names.codes.to_numpy()] & ~rows["operation"].isin(_ENDS).to_numpy(dtype=bool)
+    own = rows.loc[found, ["members", "rank"]].assign(step=rows.loc[found, "step"].fillna(-1).astype("int64"))
+    of_group = [own["members"], own["step"], pd.Series(pd.factorize(rows.loc[found, "group"])[0], index=own.index)]
+    count = own.groupby([*of_group, own["rank"]])["rank"].transform("size").groupby(of_group)
+    found[found] = (count.transform("min") != count.transform("max")).to_numpy(dtype=bool)
     return found
 
 

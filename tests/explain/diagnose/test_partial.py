@@ -15,8 +15,10 @@ from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules import data_feed, exposed_communication
 from perfkit.explain.ledger import causes, ledger
 from perfkit.record.events.graph import causal_graph
+from perfkit.record.format import Sink
 from perfkit.record.load import load
 from tests import two_ranks
+from tests.explain.diagnose.made import MS, run_of
 
 TRACES = Path(__file__).parents[2] / "data/traces"
 DLRM = TRACES / "dlrm_8xV100"
@@ -97,3 +99,59 @@ def test_operations_named_by_their_place_meet_only_where_all_ranks_have_as_many(
     assert (whole["num_seen"] == 8).all()
     assert (less["num_seen"] == 1).all()
     assert not (less["basis"] == "arrival").any()
+
+
+def pipelined(num_stages: int) -> Run:
+    """Six micro batches a step through the stages of a pipeline, one group of all, and sums of all ranks at its end."""
+    sink, named = Sink(), {rank: [] for rank in range(num_stages)}
+    for batch in range(6):
+        for stage in range(num_stages - 1):
+            at = (20 * batch + 4 * stage + 10) * MS
+            named[stage].append(("send", at, MS))
+            named[stage + 1].append(("receive", at - 2 * MS, 3 * MS))
+    for rank, rows in named.items():
+        rows.sort(key=lambda row: row[1])
+        rows += [("all_reduce", (200 + at) * MS, MS) for at in range(5)]
+        for place, (operation, start_ns, length_ns) in enumerate(rows):
+            sums = operation == "all_reduce"
+            sink.add(
+                "collectives",
+                rank=rank,
+                step=1,
+                name=f"{operation}#{place - len(rows) + 5 if sums else place}",
+                operation=operation,
+                group="world" if sums else "pp",
+                group_size=num_stages,
+                start_ns=start_ns,
+                duration_ns=length_ns,
+            )
+        sink.add("steps", rank=rank, step=1, duration_ns=400 * MS)
+    return run_of(sink)
+
+
+@pytest.mark.parametrize("num_stages", [2, 3, 4])
+def test_stages_have_not_as_many_sends_and_none_of_them_is_missing(num_stages: int):
+    members = causal_graph(pipelined(num_stages)).members()
+    sums = members["operation"] == "all_reduce"
+    assert (members.loc[sums, "num_seen"] == num_stages).all()
+    assert (members.loc[~sums, "num_seen"] == 2).all()
+
+
+def test_operations_of_two_groups_of_the_same_ranks_are_counted_apart():
+    """Each rank has five: of one group one is missing on the first, of the other one on the second."""
+    sink = Sink()
+    for rank, counts in enumerate([{"tp": 3, "dp": 2}, {"tp": 2, "dp": 3}]):
+        placed = [(group, at) for group, count in counts.items() for at in range(count)]
+        sink.add(
+            "collectives",
+            rank=rank,
+            step=1,
+            name=[f"all_reduce#{at}" for _, at in placed],
+            operation="all_reduce",
+            group=[group for group, _ in placed],
+            group_size=2,
+            start_ns=[at * MS for at in range(5)],
+            duration_ns=1000,
+        )
+        sink.add("steps", rank=rank, step=1, duration_ns=400 * MS)
+    assert (causal_graph(run_of(sink)).members()["num_seen"] == 1).all()
