@@ -46,6 +46,7 @@ _PASSES_ON = re.compile(r"^Dequeue@")
 """Calls in which a second thread launches what others have put into its queue: it compiles operators there, for a millisecond each,
 and the others wait for it when they need the queue empty. The host is slow then, and does not stand still."""
 _LAUNCHES = re.compile(r"^(cuda|cu|hip)(Ext|Module|Cooperative)*Launch(Cooperative)?Kernel")
+_CAPTURES, _CAPTURED = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 _MARK = re.compile(r"^ProfilerStep|^## |^\[|^nn\.Module|^PyTorch Profiler|^<built-in|enqueue", re.IGNORECASE)
 
 
@@ -97,14 +98,25 @@ def host_of(run: Run, rank: int) -> tuple[Host | None, float]:
 
 
 def _ran(host: pd.DataFrame, called: Ints) -> float:
-    """The share of calls that launch kernels of which a kernel is on record (they are in `called`); 1 without such calls."""
+    """The share of calls that launch kernels of which a kernel is on record (they are in `called`); 1 without such calls.
+
+    What is launched while a graph is captured runs with the graph, and what is launched when the recording ends had no time to run.
+    """
     if host.empty:
         return 1.0
     names = host["name"].astype("category").cat
-    launching = np.array([*(_LAUNCHES.search(str(name)) is not None for name in names.categories.tolist()), False], dtype=bool)
-    moments = host["start_ns"].to_numpy(dtype=np.int64)[launching[names.codes.to_numpy()]]
-    moments = moments[moments <= called.max()]  # what was launched when the recording ended had no time to run
-    return float(np.isin(moments, called).mean()) if len(moments) >= EXECUTIONS_LEAST else 1.0
+    known, codes = names.categories.tolist(), names.codes.to_numpy()
+    starts = host["start_ns"].to_numpy(dtype=np.int64)
+
+    def moments(pattern: re.Pattern[str]) -> Ints:
+        found = np.array([*(pattern.search(str(name)) is not None for name in known), False], dtype=bool)
+        return np.sort(starts[found[codes]])
+
+    launched = moments(_LAUNCHES)
+    captures, ended = moments(_CAPTURES), moments(_CAPTURED)
+    capturing = np.searchsorted(captures, launched, side="right") > np.searchsorted(ended, launched, side="right")
+    launched = launched[~capturing & (launched <= called.max())]
+    return float(np.isin(launched, called).mean()) if len(launched) >= EXECUTIONS_LEAST else 1.0
 
 
 def without_habits(host: Host, gaps: Intervals, begun: Ints, steps: Intervals) -> Host:

@@ -89,3 +89,17 @@ def test_silence_after_a_call_that_waited_for_the_device_is_a_pause_and_not_the_
     idle = _host.explain(host, gap, (np.array([200 * MS]), np.array([False])))
     spent = pd.Series(idle.ends - idle.starts).groupby(idle.causes).sum()
     assert spent.to_dict() == {causes.PAUSE: 189 * MS, causes.BLOCKING: 6 * MS, causes.LATENCY: 5 * MS}
+
+
+def test_what_is_launched_while_a_graph_is_captured_is_missing_nothing():
+    """Of 1,000 launches in a row each ran; 100 more were captured, and ran with their graph."""
+    rows = [("cudaLaunchKernel", at * 10) for at in range(1000)]
+    captured = [("cudaLaunchKernel", 5_003 + 10 * at) for at in range(100)]
+    marks = [("cudaStreamBeginCapture_v10000", 5_002), ("cudaStreamEndCapture_v10000", 5_998)]
+    called = np.array([at for _, at in rows], dtype=np.int64)
+
+    def ran(*calls: tuple[str, int]) -> float:
+        return _host._ran(pd.DataFrame(sorted(calls, key=lambda call: call[1]), columns=["name", "start_ns"]), called)
+
+    assert ran(*rows, *captured, *marks) == 1.0
+    assert ran(*rows, *captured) == pytest.approx(1000 / 1100)

@@ -1,10 +1,10 @@
 """A step computes more than in an earlier run of the same job: it runs more kernels, or kernels of larger inputs.
 
-What is measured: by rank and operator (and the shapes of its inputs, where both runs have them) how many kernels a mean step runs
-in both runs. What it runs more of counts with what such a kernel takes, what it runs less of is taken off; it is a finding where
-the step became longer and that is at least 2 % of it. What equal kernels take longer is `slow-operators`, and what is computed
-again or converted by name is told by `recompute-cost` and `excess-casts`. Recordings that have less than four fifths of their
-computing in common are of two jobs, and are not compared.
+What is measured: by rank and operator (and the shapes of its inputs, where both runs have mostly the same) how many kernels a
+mean step runs in both runs. What it runs more of counts with what such a kernel takes, what it runs less of is taken off; it is a
+finding where the step became longer and that is at least 2 % of it. What equal kernels take longer is `slow-operators`, and what
+is computed again or converted by name is told by `recompute-cost` and `excess-casts`. Recordings that have less than four fifths
+of their computing in common are of two jobs, and are not compared.
 
 What to do: see whether it is meant (a larger batch, longer sequences, recomputation that is on), and which operators are new.
 """
@@ -38,14 +38,16 @@ def check(case: Case) -> Verdict:
     if shared < other_job.LEAST_SHARED:
         return Verdict((), evidence)
     table = _compared(case, before)
+    if table.empty:
+        raise NotMeasuredError("kernels of the same ranks in the earlier run", how_to_collect=KERNELS_BY)
     more = table.groupby("rank")["more_ns"].sum().clip(lower=0.0)
-    evidence["more_ns"] = float(more.max()) if len(more) else 0.0
+    evidence["more_ns"] = float(more.max())
     least_ns = case.limit(MORE_SHARE) * (case.step_ns or 0)
     if longer_ns <= 0 or evidence["more_ns"] < least_ns:
         return Verdict((), evidence)
     ranks = tuple(sorted(int(str(rank)) for rank in more.index[(more >= least_ns).to_numpy(dtype=bool)]))
-    names = table.groupby("op")["more_ns"].sum().sort_values(ascending=False, kind="stable")
-    operators = tuple(str(name) for name in names.index[:FEW_NAMED] if names[name] > 0)
+    names = table[table["rank"].isin(ranks)].groupby("op")["more_ns"].sum().sort_values(ascending=False, kind="stable")
+    operators = tuple(str(name) for name in names.index[:FEW_NAMED])
     counts = {name: table.groupby("rank")[name].sum().loc[list(ranks)].mean() for name in ("count_now", "count_then")}
     loss = _loss(case, table, ranks)
     everywhere = len(ranks) == len(case.run.ranks)
@@ -77,32 +79,48 @@ def check(case: Case) -> Verdict:
 
 
 def _compared(case: Case, before: Case) -> pd.DataFrame:
-    """By rank and operator (with shapes where both have them) the kernels of a mean step: `count_now`, `count_then`, `more_ns`."""
-    shapes = all(each.computing["input_shapes"].notna().any() for each in (case, before))
-    keys = ["rank", "op", *(["input_shapes"] if shapes else [])]
-    now, then = (_by_work(each, keys) for each in (case, before))
+    """By rank and operator the kernels of a mean step: `count_now`, `count_then`, `more_ns`.
+
+    Where both runs have mostly the same shapes of an operator, by these: kernels of other shapes are other work. Else by its name
+    alone: where shapes are not recorded alike, or differ from step to step, they say nothing of how much work there is.
+    """
+    rows = [each.computing for each in (case, before)]
+    shapes = [own["input_shapes"].astype("object").fillna("").astype(str) for own in rows]
+    lengths = [own["duration_ns"].groupby([own["op"].astype(str), shape]).sum() for own, shape in zip(rows, shapes, strict=True)]
+    shared = [_share_in(one, other) for one, other in (lengths, lengths[::-1])]
+    alike = set(shared[0].index[shared[0] >= other_job.LEAST_SHARED]) & set(shared[1].index[shared[1] >= other_job.LEAST_SHARED])
+    now, then = (
+        _by_work(own.assign(op=own["op"].astype(str), shapes=shape.where(own["op"].astype(str).isin(alike), "")))
+        for own, shape in zip(rows, shapes, strict=True)
+    )
     both = now.add_suffix("_now").join(then.add_suffix("_then"), how="outer").fillna(0.0)
     both = both[both.index.get_level_values("rank").isin(set(case.detail_ranks) & set(before.detail_ranks))]
     each_ns = (both["ns_then"] / both["count_then"]).where(both["count_then"] > 0, both["ns_now"] / both["count_now"])
     return both.assign(more_ns=each_ns * (both["count_now"] - both["count_then"])).reset_index()
 
 
-def _by_work(case: Case, keys: list[str]) -> pd.DataFrame:
-    """How many kernels of each kind a mean step of a rank computes (`count`), and how long (`ns`)."""
-    rows = case.computing
-    sums = rows.groupby(keys, observed=True, dropna=False)["duration_ns"].agg(["size", "sum"]).astype("float64")
+def _share_in(one: pd.Series, other: pd.Series) -> pd.Series:
+    """By operator the share of the time of a run in shapes that the other run has, too."""
+    common = one.where(one.index.isin(other.index), 0)
+    return common.groupby(level=0).sum() / one.groupby(level=0).sum().clip(lower=1)
+
+
+def _by_work(rows: pd.DataFrame) -> pd.DataFrame:
+    """How many kernels of each operator and its shapes a mean step of a rank computes (`count`), and how long (`ns`)."""
+    sums = rows.groupby(["rank", "op", "shapes"])["duration_ns"].agg(["size", "sum"]).astype("float64")
     steps = rows.groupby("rank")["step"].nunique().reindex(sums.index.get_level_values("rank")).to_numpy(dtype="float64")
     return sums.div(steps, axis=0).rename(columns={"size": "count", "sum": "ns"})
 
 
 def _loss(case: Case, table: pd.DataFrame, ranks: tuple[int, ...]) -> Loss:
     """The kernels of which a step of these ranks runs more, each with its share of that, less what the step runs less of."""
-    keys = [name for name in ("rank", "op", "input_shapes") if name in table]
-    own = table[table["rank"].isin(ranks) & (table["count_now"] > 0)]
-    gross = own["more_ns"].clip(lower=0.0).groupby(own["rank"]).sum()
-    net = table["more_ns"].groupby(table["rank"]).sum().clip(lower=0.0).reindex(gross.index)
-    share = (1.0 - own["count_then"] / own["count_now"]).clip(lower=0.0) * own["rank"].map(net / gross)
-    rows = case.computing.merge(own[keys].assign(share=share), on=keys, how="inner")
+    own = table[table["rank"].isin(ranks)]
+    by_operator = own.groupby(["rank", "op"])[["more_ns", "ns_now"]].sum()
+    gross = by_operator["more_ns"].clip(lower=0.0).groupby(level="rank").sum()
+    net = own.groupby("rank")["more_ns"].sum().clip(lower=0.0)
+    part = (by_operator["more_ns"].clip(lower=0.0) / by_operator["ns_now"].clip(lower=1.0)).clip(upper=1.0)
+    share = (part * (net / gross.clip(lower=1.0)).reindex(part.index.get_level_values("rank")).to_numpy()).rename("share")
+    rows = case.computing.assign(op=case.computing["op"].astype(str)).merge(share.reset_index(), on=["rank", "op"], how="inner")
     rows = rows[(rows["share"] > 0).to_numpy(dtype=bool)]
     return work.loss(rows, fraction=rows["share"])
 

@@ -32,6 +32,8 @@ SLOWER_AT_END = Threshold(
     origin="chosen: parts of bundled healthy logs differ by up to 3 %",
 )
 PARTS, LEAST_ROWS = 5, 20
+MOST = 0.5
+"""Of the time of a step: two handlers print it within less, and it cannot be run again within less."""
 SAVE: tuple[Action, ...] = (
     "read the log before those lines: out of memory, time-outs and errors of devices have findings of their own",
     {
@@ -80,10 +82,17 @@ def check(case: Case) -> Verdict:
 
 
 def _of_one_rank(rows: pd.DataFrame) -> pd.DataFrame:
-    """The lines of the rank that prints most times; a step that is printed twice in a row (two handlers) counts once."""
+    """The lines of the rank that prints most times; a step that is printed twice in a row (two handlers) counts once.
+
+    Unless it is in another file, or in a line that comes later than a step takes.
+    """
     printed = rows["duration_ns"].notna().groupby(rows["rank"]).sum()
     rows = rows[(rows["rank"] == printed.idxmax()).to_numpy(dtype=bool)]
-    return rows[(rows["step"].diff() != 0).fillna(True).to_numpy(dtype=bool)]
+    same_file = (rows["file"].astype("object").fillna("") == rows["file"].astype("object").fillna("").shift()).to_numpy(dtype=bool)
+    later_ns = rows["timestamp_ns"].astype("Int64").diff()
+    later = (later_ns > MOST * (rows["duration_ns"] * rows["num_steps"])).fillna(False).to_numpy(dtype=bool)
+    same_step = (rows["step"].diff() == 0).fillna(False).to_numpy(dtype=bool)
+    return rows[~(same_step & same_file & ~later)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,7 @@ class Restart:
 
 def _restarts(rows: pd.DataFrame) -> Iterator[Restart]:
     steps, lines = rows["step"].to_numpy(dtype=np.int64), rows["line"].astype(str) + " " + rows["file"].astype(str)
-    for at in np.flatnonzero((np.diff(steps) < 0) & (lines[1:].to_numpy() != lines[:-1].to_numpy())):
+    for at in np.flatnonzero((np.diff(steps) <= 0) & (lines[1:].to_numpy() != lines[:-1].to_numpy())):
         before, after = rows.iloc[: at + 1], rows.iloc[at + 1]
         lost = before[before["step"].between(steps[at + 1], steps[at]).to_numpy(dtype=bool)].drop_duplicates("step", keep="last")
         times = lost["duration_ns"] * lost["num_steps"]

@@ -19,14 +19,15 @@ _ATTEMPT = re.compile(r"^attempt_(\d{1,6})$")
 def one_run(logs: Sequence[Log]) -> tuple[Log, ...]:
     """Those of the logs of one rank that are one run, in the order of time; the one with most steps is among them."""
     longest = max(logs, key=lambda log: len(log.steps))
-    chain, logs = [longest], [log for log in logs if log.steps]
-    for log in sorted(logs, key=_began):
-        if log is not longest and _goes_on(chain[-1], log):
-            chain.append(log)
-    for log in sorted(logs, key=_began, reverse=True):
-        if log is not longest and _goes_on(log, chain[0]):
-            chain.insert(0, log)
-    return tuple(chain)
+    before, after = [longest], [longest]
+    others = sorted((log for log in logs if log.steps and log is not longest), key=_began)
+    for log in others:
+        if _goes_on(after[-1], log):
+            after.append(log)
+    for log in reversed(others):
+        if log not in after and _goes_on(log, before[0]):
+            before.insert(0, log)
+    return (*before, *after[1:])
 
 
 def _began(log: Log) -> tuple[int, int]:
@@ -36,11 +37,12 @@ def _began(log: Log) -> tuple[int, int]:
 def _goes_on(before: Log, after: Log) -> bool:
     """Whether one log goes on where the other one ended."""
     (number, folder), (next_number, next_folder) = _attempt(before.file), _attempt(after.file)
-    if folder is not None and folder == next_folder:
-        return next_number > number
+    if folder is not None and next_folder is not None:
+        return folder == next_folder and next_number > number
     last, first = before.steps[-1], after.steps[0]
-    resumed = first.num_steps < first.step <= last.step + first.num_steps
-    return resumed and None not in (last.timestamp_ns, first.timestamp_ns) and (first.timestamp_ns or 0) >= (last.timestamp_ns or 0)
+    if last.timestamp_ns is None or first.timestamp_ns is None or first.timestamp_ns <= last.timestamp_ns:
+        return False
+    return first.num_steps < first.step <= last.step + first.num_steps
 
 
 def _attempt(file: File) -> tuple[int, str | None]:

@@ -71,14 +71,35 @@ def test_a_restart_says_which_steps_were_run_again_what_they_took_and_how_long_n
         [line(step, 3600 + 2 * step) for step in range(10, 41, 10)],
         [line(step, 2 * step + 1) for step in range(20, 61, 10)],
         [line(step, 3600 + 2 * step) for step in range(80, 121, 10)],
+        [line(60, 120)],
     ],
-    ids=["a job of its own", "at the same time", "steps between are missing"],
+    ids=["a job of its own", "at the same time", "steps between are missing", "the end of the same log"],
 )
 def test_a_log_that_does_not_go_on_from_another_one_is_left_out(tmp_path: Path, other: list[str]):
     run = load(written(tmp_path, {"a.log": FIRST, "b.log": other}))
     assert run.frame("log")["step"].tolist() == [10, 20, 30, 40, 50, 60]
     assert any(note.startswith("b.log also holds steps") for note in run.notes)
     assert diagnose(run, only=[slow_down.RULE]).findings == ()
+
+
+def test_two_copies_of_a_log_that_goes_on_are_read_once(tmp_path: Path):
+    copies = {"a.log": SECOND, "b.log": SECOND, "c.log": FIRST, "d.log": FIRST}
+    rows = load(written(tmp_path, copies)).frame("log")
+    assert rows["step"].tolist() == [*range(10, 61, 10), *range(40, 81, 10)]
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["two files", "one file"])
+def test_a_window_that_is_printed_again_after_a_restart_was_run_again(tmp_path: Path, apart: bool):
+    again = [line(step, 3600 + 2 * step) for step in range(60, 101, 10)]
+    files = {"attempt_0/0/stdout.log": FIRST, "attempt_1/0/stdout.log": again} if apart else {"train.log": [*FIRST, *again]}
+    (finding,) = diagnose(load(written(tmp_path, files)), only=[slow_down.RULE]).findings
+    assert finding.subject["steps"] == (51, 60)
+    assert finding.evidence["repeated_ns"] == 20 * 10**9
+
+
+def test_attempts_of_two_jobs_are_no_run(tmp_path: Path):
+    run = load(written(tmp_path, {"one/attempt_0/0/stdout.log": FIRST, "two/attempt_1/0/stdout.log": SECOND}))
+    assert run.frame("log")["step"].tolist() == list(range(10, 61, 10))
 
 
 def test_steps_of_two_restarts_count_each_time_they_were_lost():
