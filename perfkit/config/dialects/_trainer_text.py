@@ -42,6 +42,8 @@ LAUNCHED_WITH = (
     *("fsdp_activation_checkpointing", "fsdp_reshard_after_forward"),
 )
 """What a launch line says for a file of arguments, in torchrun's, DeepSpeed's and accelerate's words."""
+LISTS = frozenset({"lora_target_modules", "target_modules", "modules_to_save", "lora_modules_to_save"})
+"""Options of a script that take all words up to the next one."""
 SWITCHES = {"true": True, "false": False, "yes": True, "no": False}
 
 
@@ -69,14 +71,16 @@ def parse(text: str, name: str, document: Document | None = None) -> Parsed:
 
 
 def _of_script(text: str, name: str, document: Document | None) -> Parsed:
-    found = args.parse(text, name, frozenset(), frozenset(), document.path if document else None)
+    found = args.parse(text, name, frozenset(), LISTS, document.path if document else None)
     values = {key: _switch(value) for key, value in found.values.items()}
     values |= {name: value for name, value in found.variables.items() if name in DEVICES and name not in values}
     return Parsed(values, found.lines, (*found.repeated, *found.absent))
 
 
 def _switch(value: Any) -> Any:
-    """A switch as a launch line writes it (`--bf16 True`)."""
+    """A switch as a launch line writes it (`--bf16 True`), and the only word of an option that takes several."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     return SWITCHES.get(value.lower(), value) if isinstance(value, str) else value
 
 
@@ -91,10 +95,10 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
             nested = [".".join(path) for path in changes if len(path) > 1]
             if nested:
                 raise InputError(document.name, [f"{path}: stands in a file of its own; change it there" for path in nested])
-            text, notes = edit_script(document.text, {path[0]: value for path, value in changes.items()}, (), (), _lines)
+            text, notes = edit_script(document.text, {path[0]: value for path, value in changes.items()}, (), LISTS, _lines)
             return text, tuple(notes)
     return edit_yaml(document, changes)
 
 
 def _lines(text: str) -> Mapping[str, int]:
-    return args.parse(text, "", frozenset(), frozenset()).lines
+    return args.parse(text, "", frozenset(), LISTS).lines

@@ -146,6 +146,9 @@ def test_a_file_without_adapters_says_so_in_its_own_words():
     ("options", "adapters"),
     [
         ("--use_peft --lora_r 8 --lora_target_modules q_proj,v_proj", Adapters(rank=8, targets=("query", "value"))),
+        ("--use_peft --lora_r 8 --lora_target_modules q_proj v_proj", Adapters(rank=8, targets=("query", "value"))),
+        ("--lora_target_modules q_proj k_proj o_proj --lora_r 8 --use_peft", Adapters(rank=8, targets=("query", "key", "output"))),
+        ("--use_peft --lora_r 8 --lora_target_modules q_proj lm_head", None),
         ("--use_peft True --lora_r 4 --lora_target_modules all-linear", Adapters(rank=4, targets=ALL)),
         ("--lora_r 8 --lora_target_modules q_proj", None),
         ("--use_peft False --lora_r 8 --lora_target_modules q_proj", None),
@@ -167,6 +170,8 @@ def test_swift_trains_adapters_of_all_matrices_by_itself():
     assert read_text(line.format(" --train_type full"), "run.sh").model.adapters is None
     stated = read_text(line.format(" --train_type lora --lora_rank 32 --target_modules q_proj"), "run.sh")
     assert stated.model.adapters == Adapters(rank=32, targets=("query",))
+    stated = read_text(line.format(" --target_modules q_proj v_proj --train_type lora"), "run.sh")
+    assert stated.model.adapters == Adapters(rank=8, targets=("query", "value"))
 
 
 @pytest.mark.parametrize(
