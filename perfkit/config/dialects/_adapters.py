@@ -5,10 +5,12 @@ They are counted only where all of it is stated and the model's matrices are kno
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
+from perfkit.config.dialects._adapter_pattern import matched
 from perfkit.config.dialects._section import Section
 from perfkit.config.dialects.key_effects import OFF
 from perfkit.core.errors import InputError
@@ -35,6 +37,9 @@ MODULES: Mapping[str, Target] = {
 """Matrices by all names of modules."""
 ALL = ("all", "all-linear")
 """Words for all matrices of the layers; of models that fuse some this counts a first factor for each that they hold."""
+BLOCKS = "self_attn|attn|attention|self_attention|mlp|ffn|feed_forward"
+PLAIN = re.compile(rf"(?:(?:{BLOCKS})\\?\.)?(\w+)")
+Form = Literal["words", "pattern", "start"]
 EVERY = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -52,6 +57,7 @@ class Named:
     target: str = ""
     beside: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    form: Form = "words"
 
 
 def with_adapters(config: Section, model: ModelSpec, named: Named) -> ModelSpec:
@@ -60,7 +66,7 @@ def with_adapters(config: Section, model: ModelSpec, named: Named) -> ModelSpec:
     if any(values.get(key) not in OFF for key in named.others):
         return model
     key, modules = config.has(*named.ranks), config.has(*named.targets)
-    rank, found = values.get(key, named.rank), _targets(values.get(modules, named.target), gated=model.gated_ffn)
+    rank, found = values.get(key, named.rank), _targets(values.get(modules, named.target), model, named.form)
     if type(rank) is not int or rank < 1 or not found:
         return model
     try:
@@ -78,20 +84,26 @@ def modules_of(adapters: Adapters, names: Mapping[Target, str] = HUGGING_FACE) -
     return [names[target] for target in adapters.targets] if set(adapters.targets) <= set(names) else []
 
 
-def _targets(stated: Any, *, gated: bool) -> list[Target]:
-    """The matrices that a list of modules, a text of several or a pattern names; none where one of them is not known."""
+def _targets(stated: Any, model: ModelSpec, form: Form) -> list[Target]:
+    """The matrices that modules in a list or a text, or a pattern, name in all layers; none where one of them is not known."""
+    gated = model.gated_ffn
+    if isinstance(stated, str) and stated in ALL:
+        return [_target(name, gated) for name in EVERY if gated or name != "gate_proj"]
+    if isinstance(stated, str) and form == "pattern":
+        return matched(stated, model)
     if isinstance(stated, str):
-        stated = EVERY if stated in ALL else stated.replace("|", ",").replace(" ", ",").split(",")
-    names = [_plain(word) for word in stated if word != ""] if isinstance(stated, list | tuple) else []
+        stated = re.split("[|]" if form == "start" else "[, ]", stated)
+    words = [str(word) for word in stated if word != ""] if isinstance(stated, list | tuple) else []
+    names = [_plain(word.removeprefix(".*").removesuffix("*") if form == "start" else word) for word in words]
     if any(name not in MODULES for name in names):
         return []
-    return list(dict.fromkeys(_target(name, gated) for name in names if gated or stated is not EVERY or name != "gate_proj"))
+    return list(dict.fromkeys(_target(name, gated) for name in names))
 
 
-def _plain(word: object) -> str:
-    """A module's name without what a pattern has around it (`.*wq`, `self_attn.q_proj`); of a single layer all that is said."""
-    parts = str(word).strip("()^$*").split(".")
-    return str(word) if any(part.isdecimal() for part in parts) else parts[-1].strip("*")
+def _plain(word: str) -> str:
+    """A module's name without the block that it is in; "" where a word has more, such as what chooses among layers."""
+    found = PLAIN.fullmatch(word)
+    return found[1] if found else ""
 
 
 def _target(name: str, gated: bool) -> Target:

@@ -107,7 +107,8 @@ class _Source:
         if isinstance(node, ast.BinOp) and (computed := self._computed(node, min(depth, 2))) is not None:
             return computed
         try:
-            return ast.literal_eval(node)
+            found = ast.literal_eval(node)
+            return sorted(found, key=str) if isinstance(found, set) else found
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             return f"${_shown(node)}"
 

@@ -37,6 +37,7 @@ OF_PEFT = Named(
     targets=("target_modules",),
     beside=("lora_alpha", "lora_dropout", "use_rslora", "inference_mode", "init_lora_weights", "fan_in_fan_out"),
     others=("modules_to_save", "use_dora", "rank_pattern", "layers_to_transform", "exclude_modules", "target_parameters", "bias"),
+    form="pattern",
 )
 OF_OPTIONS = Named(
     ranks=("lora_r", "lora_rank"),

@@ -54,6 +54,7 @@ ADAPTERS = Named(
     targets=("target_modules",),
     beside=("pet_type", "lora_alpha", "lora_dropout"),
     others=("exclude_layers", "freeze_include", "freeze_exclude"),
+    form="start",
 )
 
 

@@ -115,6 +115,7 @@ def test_files_of_mindformers_train_the_adapters_of_their_pattern(name, adapters
         ("lora_target: [q_proj, gate_up_proj]", Adapters(rank=8, targets=("query", "gate_up"))),
         ("lora_target: q_proj,lm_head", None),
         ("lora_target: model.layers.0.self_attn.q_proj", None),
+        ("lora_target: .*layers.[0-3].self_attn.q_proj", None),
         ("lora_target: self_attn.q_proj", Adapters(rank=8, targets=("query",))),
         ("use_dora: true", None),
         ("lora_rank: ${RANK}", None),
@@ -160,6 +161,47 @@ def test_options_of_trl_train_adapters_where_they_are_switched_on(options, adapt
     plan = read_text(f"torchrun --nproc_per_node 8 sft.py {TRL} {options}\n", "run.sh")
     assert plan.model.adapters == adapters
     assert ("lora_r" in unread(plan)) is (adapters is None)
+
+
+PEFT = """model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf", torch_dtype=torch.bfloat16)
+peft_config = LoraConfig(r=16, target_modules={})
+args = SFTConfig(output_dir="o", per_device_train_batch_size=2, max_length=2048, bf16=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "targets"),
+    [
+        (r'r".*\.(q_proj|v_proj)$"', ("query", "value")),
+        (r'r".*layers\.\d+\.self_attn\.[qkv]_proj"', ("query", "key", "value")),
+        (r'r"^(?!.*visual).*(?:q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj).*"', ALL),
+        (r'".*q_proj|.*k_proj|.*v_proj|.*o_proj|.*gate_proj|.*up_proj|.*down_proj"', ALL),
+        (r'".*(W_pack|gate_up_proj)"', ("qkv", "gate_up")),
+        ('{"q_proj", "v_proj"}', ("query", "value")),
+        ('("self_attn.q_proj",)', ("query",)),
+        ('"all-linear"', ALL),
+        (r'r".*layers\.[0-3]\.self_attn\.q_proj"', ()),
+        (r'r".*layers\.1\d\.self_attn\.q_proj"', ()),
+        (r'r"(?!.*layers\.0).*q_proj"', ()),
+        ('".*visual.*q_proj"', ()),
+        ('[".*visual.*q_proj"]', ()),
+        ('[".*q_proj"]', ()),
+        ('["layers.0.self_attn.q_proj"]', ()),
+        ('"q_proj|v_proj"', ()),
+        ('"q_proj"', ()),
+        ('".*(q_proj|lm_head)"', ()),
+        ('".*(q_proj|c_proj)"', ()),
+        ('".*(q_proj"', ()),
+        ('".*(.*_proj)*x"', ()),
+        (f'"{".*" * 30}x"', ()),
+        (f'"{"(_|_)?" * 20}"', ()),
+        (f'".*q_proj{"|.*q_proj" * 30}"', ()),
+    ],
+)
+def test_modules_of_peft_are_names_or_a_pattern_for_whole_names(modules, targets):
+    plan = read_text(PEFT.format(modules), "train.py")
+    assert plan.model.adapters == (Adapters(rank=16, targets=targets) if targets else None)
+    assert ("LoraConfig.r" in unread(plan)) is not bool(targets)
 
 
 def test_swift_trains_adapters_of_all_matrices_by_itself():
