@@ -73,6 +73,7 @@ def with_adapters(config: Section, model: ModelSpec, named: Named) -> ModelSpec:
         adapted = replace(model, adapters=Adapters(rank=rank, targets=tuple(found)))
     except InputError:  # of matrices that are not counted
         return model
+    config.reading.adapted = True
     config.asked(*named.ranks, *named.targets, *named.beside)
     form, matrices = "adapters of rank {rank} on {targets} are trained, all other weights are frozen", ", ".join(found)
     config.reading.note(say(form, rank=str(rank), targets=matrices))

@@ -26,7 +26,10 @@ ABSENT = ("auto", "None", "none", "null", "")
 
 @dataclass(slots=True)
 class Reading:
-    """What was found while one document is read; `lines` gives the line of a dotted key, `names` its name there."""
+    """What was found while one document is read; `lines` gives the line of a dotted key, `names` its name there.
+
+    `adapted` is set where adapters are counted.
+    """
 
     document: Document
     lines: Mapping[str, int] = field(default_factory=dict)
@@ -36,6 +39,7 @@ class Reading:
     sections: set[str] = field(default_factory=set)
     defaulted: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    adapted: bool = False
 
     @classmethod
     def of(cls, document: Document, parsed: Parsed) -> tuple[Reading, Section]:
@@ -79,7 +83,7 @@ class Reading:
 
     def annotated(self, dialect: str, values: Any, read: Iterable[str] = ()) -> Document:
         """The document with what was found; every key that was neither asked for nor among `read` is sorted by what it decides."""
-        left = left_over(dialect, values, self.used - self.sections | set(read))
+        left = left_over(dialect, values, self.used - self.sections | set(read), adapted=self.adapted)
         return replace(
             self.document,
             dialect=dialect,

@@ -32,18 +32,23 @@ SWIFT = re.compile(r"\bswift\s+(?:sft|pt)\b")
 """ms-swift, whose defaults are its own: layers are computed again, adapters are trained, weights are loaded as they are stored."""
 METHODS, SWITCHES = ("train_type", "tuner_type"), ("use_peft", "use_peft_lora", "use_lora", "lora")
 """Options of ms-swift, and of TRL and scripts like its own, that say that adapters are trained."""
+MORE = (
+    *("modules_to_save", "use_dora", "rank_pattern", "layers_to_transform", "layers_pattern", "exclude_modules"),
+    *("target_parameters", "trainable_token_indices", "layer_replication", "use_qalora"),
+)
+"""Arguments of PEFT by which more is trained than adapters of one rank on the same matrices of all layers, or less."""
 OF_PEFT = Named(
     ranks=("r",),
     targets=("target_modules",),
     beside=("lora_alpha", "lora_dropout", "use_rslora", "inference_mode", "init_lora_weights", "fan_in_fan_out"),
-    others=("modules_to_save", "use_dora", "rank_pattern", "layers_to_transform", "exclude_modules", "target_parameters", "bias"),
+    others=("bias", *MORE),
     form="pattern",
 )
 OF_OPTIONS = Named(
     ranks=("lora_r", "lora_rank"),
     targets=("lora_target_modules", "target_modules"),
     beside=(*METHODS, *SWITCHES, "lora_alpha", "lora_dropout", "use_rslora", "lora_task_type"),
-    others=("modules_to_save", "lora_modules_to_save", "use_dora", "adapters", "target_regex", "lora_bias", "trainable_parameters"),
+    others=("lora_modules_to_save", "adapters", "target_regex", "lora_bias", "trainable_parameters", *MORE),
 )
 USUAL_LENGTH = 1024
 """Of TRL's `max_length` and of the longest block of the library's own run_clm.py."""
@@ -97,6 +102,8 @@ def _adapters(options: Section, *, swift: bool) -> Named | None:
         return OF_PEFT
     methods = [options.values[key] for key in METHODS if options.has(key)]
     switched = any(options.values.get(key) is True for key in SWITCHES)
+    if methods == ["full"]:
+        options.asked(*OF_OPTIONS.ranks, *OF_OPTIONS.targets, *OF_OPTIONS.beside, "lora_modules_to_save", "lora_bias", *MORE)
     if "lora" not in methods and not switched and (methods or not swift):
         return None
     return replace(OF_OPTIONS, rank=8, target="all-linear") if swift else OF_OPTIONS

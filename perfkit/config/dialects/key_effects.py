@@ -19,6 +19,9 @@ from perfkit.core.resources import data_folder
 EVERYTHING = ""
 OFF: tuple[Any, ...] = (None, False, 0, 0.0, "", "None", "none", "null", "OFF", "off", [], {})
 """Values with which a switch does nothing."""
+SOME_TRAINED = "time and memory, both estimated too high: only some parameters are trained, gradients and states of all are counted"
+BESIDE_ADAPTERS = "time and memory: what else is trained, or how; the adapters that are read are counted alone"
+"""What a key of the former kind decides where adapters are counted."""
 MAX_KEYS = 4096
 """Keys of which it is kept what they decide: a configuration has hundreds, and each is held against as many patterns."""
 
@@ -67,8 +70,11 @@ class _Effects:
         return f"{self.under[group]}.{rest}" if group in self.under else rest or key
 
 
-def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
-    """The keys with a value that `used` does not have, sorted; EVERYTHING in it stands for all."""
+def left_over(dialect: str, values: Any, used: Collection[str], *, adapted: bool = False) -> LeftOver:
+    """The keys with a value that `used` does not have, sorted; EVERYTHING in it stands for all.
+
+    `adapted` says that adapters are counted, and frozen weights as such.
+    """
     if EVERYTHING in used or not isinstance(values, Mapping):
         return LeftOver((), ())
     unread: list[tuple[str, str]] = []
@@ -80,7 +86,7 @@ def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
         if decides is None:
             unknown.append(key)
         elif not any(value is off or (type(value) is type(off) and value == off) for off in (*OFF, *decides.off)):
-            unread.append((key, decides.why))
+            unread.append((key, BESIDE_ADAPTERS if adapted and decides.why == SOME_TRAINED else decides.why))
     return LeftOver(tuple(unread), tuple(unknown))
 
 

@@ -31,13 +31,16 @@ OWN = re.compile(
 METHODS = ("full", "lora", "freeze", "oft")
 STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 USUAL_LENGTH = 2048
+OF_FREEZE = ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
+OF_LORA = ("lora_rank", "lora_target", "additional_target", "use_dora")
+"""Keys that only one method looks at."""
 ADAPTERS = Named(
     ranks=("lora_rank",),
     targets=("lora_target",),
     rank=8,
     target="all",
-    beside=("finetuning_type",),
-    others=("additional_target", "use_dora", "adapter_name_or_path", "use_llama_pro"),
+    beside=("finetuning_type", *OF_FREEZE),
+    others=("additional_target", "use_dora", "adapter_name_or_path", "use_llama_pro", "freeze_language_model"),
 )
 """Adapters, with the program's own rank and targets."""
 HEADER = "# Settings of a step; data, template, checkpoints and learning rate are still to be added.\n"
@@ -65,6 +68,8 @@ def read(document: Document) -> Plan:
     packed = options.flag("packing", default=stage == "pt") or options.flag("neat_packing", default=False)
     blocks = options.flag("use_badam", default=False)
     pure = options.flag("pure_bf16", default=False) or blocks
+    if method == "full":
+        options.asked(*OF_LORA, *OF_FREEZE)
     reading.used -= {"use_badam", "neat_packing"}  # they decide more than is counted, so that they are named too
     job = Job(
         dialect="llama-factory",

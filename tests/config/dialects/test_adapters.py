@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit.config.dialects import read_config, read_text, write_config
+from perfkit.config.dialects.key_effects import BESIDE_ADAPTERS, SOME_TRAINED
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.params import trained_params
@@ -135,6 +136,33 @@ def test_llama_factory_trains_adapters_unless_it_is_told_otherwise(line, adapter
         assert read_text(written.text, "a.yaml").model.adapters == replace(adapters, rank=64)
 
 
+FACTORY = """model_name_or_path: meta-llama/Llama-2-7b-hf
+lora_rank: 8
+lora_target: q_proj
+cutoff_len: 2048
+bf16: true
+per_device_train_batch_size: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ("finetuning_type: lora\nfreeze_trainable_layers: 2\nfreeze_trainable_modules: all\n", {}),
+        ("finetuning_type: lora\nlora_plus: 1\n", {"lora_plus": BESIDE_ADAPTERS}),
+        ("finetuning_type: full\nfreeze_trainable_layers: 2\nuse_dora: true\n", {}),
+        ("finetuning_type: freeze\n", dict.fromkeys(("finetuning_type", "lora_rank"), SOME_TRAINED)),
+        ("finetuning_type: lora\nfreeze_language_model: true\n", {"freeze_language_model": SOME_TRAINED}),
+    ],
+)
+def test_what_is_said_of_keys_is_true_beside_adapters_that_are_counted_and_where_all_is_trained(lines, named):
+    plan = read_text(FACTORY + lines, "a.yaml")
+    assert named.items() <= dict(plan.document.unread).items()
+    assert named or plan.document.unread == ()
+    counted = "lora\n" in lines and SOME_TRAINED not in named.values()
+    assert plan.model.adapters == (Adapters(rank=8, targets=("query",)) if counted else None)
+
+
 def test_a_file_without_adapters_says_so_in_its_own_words():
     text = "model_name_or_path: meta-llama/Llama-2-7b-hf\nfinetuning_type: lora\nlora_target: all\ncutoff_len: 2048\nbf16: true\n"
     plan = read_text(text + "per_device_train_batch_size: 1\n", "a.yaml")
@@ -204,12 +232,23 @@ def test_modules_of_peft_are_names_or_a_pattern_for_whole_names(modules, targets
     assert ("LoraConfig.r" in unread(plan)) is not bool(targets)
 
 
+@pytest.mark.parametrize(
+    "more", ["trainable_token_indices=[1, 2]", "layer_replication=[[0, 16]]", "layers_pattern='layers'", "use_qalora=True"]
+)
+def test_adapters_of_peft_beside_which_more_is_trained_are_not_counted(more):
+    plan = read_text(PEFT.format(f"['q_proj'], {more}"), "train.py")
+    assert plan.model.adapters is None
+    assert dict(plan.document.unread)["LoraConfig.r"] == SOME_TRAINED
+
+
 def test_swift_trains_adapters_of_all_matrices_by_itself():
     line = "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen3-8B --num_train_epochs 1 --max_length 2048{}\n"
     plan = read_text(line.format(""), "run.sh")
     assert plan.model.adapters == Adapters(rank=8, targets=ALL)
     assert "train_type = lora: the program's own" in plan.document.defaulted
     assert read_text(line.format(" --train_type full"), "run.sh").model.adapters is None
+    full = read_text(line.format(" --train_type full --lora_rank 8 --target_modules q_proj --lora_alpha 16"), "run.sh")
+    assert (full.model.adapters, full.document.unread) == (None, ())
     stated = read_text(line.format(" --train_type lora --lora_rank 32 --target_modules q_proj"), "run.sh")
     assert stated.model.adapters == Adapters(rank=32, targets=("query",))
     stated = read_text(line.format(" --target_modules q_proj v_proj --train_type lora"), "run.sh")
