@@ -140,6 +140,16 @@ def test_only_adapters_have_gradients_and_states(framework, level):
     assert bytes_.parameters <= 2 * held.total
 
 
+@pytest.mark.parametrize("framework", ["mindspore", "deepspeed"])
+def test_of_what_devices_share_two_layers_are_whole_at_a_time(framework):
+    adapted = of("llama2-7b", 8, *ALL)
+    bytes_ = static_of(plan_of(adapted, framework, data_parallel_size=8, level=3), preset(framework), 0)
+    shared = adapted.adapters.weights(adapted)
+    if framework != "mindspore":
+        shared += adapted.hidden_size * (4 * adapted.hidden_size + 3 * adapted.ffn_hidden_size)
+    assert bytes_.gathered == 2 * 2 * shared
+
+
 def test_stages_and_tensor_groups_share_adapters_as_their_matrices():
     """By hand: of queries and values B is split and A is whole, of the output A is split and B whole."""
     model = of("llama2-7b", 8, "query", "value", "output")

@@ -31,7 +31,7 @@ class StageParameters:
 
     `matrices` are those of the layers without `experts`, `embedding` the tables of embedding and head, `others` norms, biases,
     routers and positions, `adapters` those beside frozen weights, which are matrices too; `largest_layer` is the largest layer's
-    share of all.
+    share of all, and `largest_adapters` what of that are adapters.
     """
 
     matrices: Number
@@ -40,6 +40,7 @@ class StageParameters:
     others: Number
     largest_layer: Number
     adapters: Number = 0.0
+    largest_adapters: Number = 0.0
 
     @property
     def total(self) -> Number:
@@ -89,6 +90,7 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
         + (stage.last + further) * sizes.residual_streams**2 * h,
         largest_layer=(stage.layers > 0) * (attention + inner + adapters),
         adapters=stage.layers * adapters,
+        largest_adapters=(stage.layers > 0) * adapters,
     )
 
 
@@ -96,7 +98,7 @@ def trained_of(kind: Kind, held: StageParameters) -> StageParameters:
     """What of the parameters has gradients and states: all, or the adapters alone."""
     if kind.adapters is None:
         return held
-    return replace(held, matrices=0.0, experts=0.0, embedding=0.0, others=0.0)
+    return replace(held, matrices=0.0, experts=0.0, embedding=0.0, others=0.0, largest_layer=held.largest_adapters)
 
 
 def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes:
@@ -119,8 +121,8 @@ def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes
     stored = (level > 0) if kind.settings.shares_weights else (level == 3)
     kept = 1.0 + stored * (shared / maximum(total, 1.0) - 1.0)  # A stage without layers has none to store.
     # At level 3 the layer in work and the next one on its way are whole, below that all weights.
-    root = held.embedding if kind.settings.gathers_with_root else 0.0
-    whole = where(level < 3, total - shared, minimum(total, root + 2 * held.largest_layer))
+    root = parted.embedding if kind.settings.gathers_with_root else 0.0
+    whole = where(level < 3, total - shared, minimum(total, root + 2 * parted.largest_layer))
     return StaticBytes(
         parameters=_weight_bytes(kind, width, parted) * kept
         + (_weight_bytes(kind, width, held) - _weight_bytes(kind, width, parted)),
