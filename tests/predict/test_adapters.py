@@ -257,6 +257,8 @@ def test_a_table_and_its_plans_give_one_answer(plans):
     ("cell", "told"),
     [
         ("lora", "must be as"),
+        ({"rank": 8, "targets": ["query"]}, "adapters = {'rank': 8, 'targets': ['query']} is not a text"),
+        (["query"], "adapters = ['query'] is not a text"),
         ('{"rank": 8}', "must be as"),
         ('{"rank": 0, "targets": ["query"]}', "rank = 0 must be positive"),
         ('{"rank": 8, "targets": ["gate"]}', "there is no gate"),

@@ -61,10 +61,20 @@ class Cells:
         return np.where(wrong, np.nan, values)
 
     def texts(self, name: str) -> Coded[str]:
-        """The column as texts without spaces around them, "" where it is empty; a whole number has no fraction."""
+        """The column as texts without spaces around them, "" where it is empty; a whole number has no fraction.
+
+        A cell that is no text and no number, such as a list, is a problem of its row and reads as empty.
+        """
         if name not in self.labels:
             return Coded.same("", len(self))
-        codes, values = pd.factorize(self.frame[self.labels[name]])
+        label = self.labels[name]
+        cells: Any = self.frame[label]
+        try:
+            codes, values = pd.factorize(cells)
+        except TypeError:  # of a cell that has no hash
+            wrong = np.array([isinstance(cell, dict | list | set | np.ndarray) for cell in cells], dtype=np.bool_)
+            self.problem(wrong, lambda row: f"{label} = {cells.iloc[row]!r} is not a text")
+            codes, values = pd.factorize(cells.mask(wrong).astype(str).mask(wrong | cells.isna()))
         return Coded(np.where(codes < 0, len(values), codes), (*map(_text, values), ""))
 
     def chosen(self, name: str, words: Mapping[str, T], default: T) -> Coded[T]:
