@@ -22,7 +22,7 @@ from perfkit.explain.diagnose.collecting import BASELINE_BY, KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
 
 MORE_SHARE = Threshold("more-work-share", 0.02, "share of the step", "chosen: repeats of one job run the same kernels within 1 %")
-FEW_NAMED = 4
+FEW_TOLD = 4
 
 
 def check(case: Case) -> Verdict:
@@ -47,7 +47,7 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     ranks = tuple(sorted(int(str(rank)) for rank in more.index[(more >= least_ns).to_numpy(dtype=bool)]))
     names = table[table["rank"].isin(ranks)].groupby("op")["more_ns"].sum().sort_values(ascending=False, kind="stable")
-    operators = tuple(str(name) for name in names.index[:FEW_NAMED])
+    operators = tuple(str(name) for name in names.index[:FEW_TOLD])
     counts = {name: table.groupby("rank")[name].sum().loc[list(ranks)].mean() for name in ("count_now", "count_then")}
     loss = _loss(case, table, ranks)
     everywhere = len(ranks) == len(case.run.ranks)
