@@ -170,7 +170,8 @@ def static(plan, settings, stage):
         owners = same_experts if kind == "expert" else shards
         is_divided = in_parts and (kind, size, number) in divided
         found["static/parameters"] += size * width / (owners if is_divided else 1)
-        if number is not None and kind in ("matrix", "expert", "adapter"):
+        # What every device holds whole is not gathered.
+        if number is not None and kind in ("matrix", "expert", "adapter") and (kind, size, number) in divided:
             layers[number] += size
         if kind in ("matrix", "expert") and work.dtype == "float8":
             # The share of what is stored in parts is that of the mean weight.

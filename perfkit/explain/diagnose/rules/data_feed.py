@@ -125,25 +125,28 @@ def _longer_in_some_steps(case: Case, leads: pd.DataFrame, bar_ns: float) -> tup
         rows = leads[(leads["rank"].isin(ranks) & leads["step"].isin(steps)).to_numpy(dtype=bool)]
         inside = rows.groupby("rank")["duration_ns"].sum() / len(steps)
         usual = rows["rank"].map({rank: found[rank].usual for rank in ranks}) / rows["rank"].map(inside)
-        beyond = work.loss(rows, fraction=1.0 - usual.astype("float64"), alone=True)
+        usual = usual.astype("float64").clip(upper=1.0)
+        beyond = work.loss(rows, fraction=1.0 - usual, alone=True)
         cost_ns = price_ns(case, steps, work.price(case, [beyond]))
         if cost_ns < case.limit(MEDIUM_SHARE) * step_ns:
             continue
-        left[rows.index] = usual.astype("float64")
+        left[rows.index] = usual
         worst = int(str(inside.idxmax()))
+        cause, actions, share = _why(case, worst, rows)
         evidence = found[worst].evidence(table.T[worst], table.shape[1])
         findings.append(
             Finding(
                 rule=RULE.name,
                 title=say(
-                    "{who} {in_these_steps_ns} for data {when}, {usual_ns} in the others (means)",
+                    "{who} {in_these_steps_ns} {cause}, {when}; {usual_ns} in the others (means)",
                     who=_who(ranks, len(table)),
+                    cause=cause or "for data",
                     when=found[worst].told(table.shape[1]),
                     **evidence,
                 ),
                 subject={"ranks": ranks, "steps": steps},
-                evidence=evidence,
-                actions=fitting(case, ACTIONS),
+                evidence={**evidence, **share},
+                actions=fitting(case, actions),
                 cost_ns=cost_ns,
                 next=("16_data_feed",),
                 part="free",
@@ -180,10 +183,8 @@ def _finding(
     if episode is not None:
         cost_ns = price_ns(case, episode.steps, cost_ns)
     longest = float(table.loc[list(named)].to_numpy().max())
-    loaders = host.share_in(case, named[0], leads, host.LOADERS)
     who, mean_ns = _who(named, len(means)), float(means.loc[list(named)].mean())
-    cause, actions = _cause(judge_feed(case.run, named[0])) if case.run.has("queues") else _by_host(case, named[0], leads, loaders)
-    share = {} if loaders is None else {"share_in_data_loader": loaders}
+    cause, actions, share = _why(case, named[0], leads)
     found = Finding(
         rule=RULE.name,
         title=say(
@@ -332,6 +333,15 @@ def _cause(feed: Feed) -> tuple[str, tuple[Action, ...]]:
     cause = CAUSES.get(feed.cause, "")
     suspect = say(", first {operation}", operation=feed.suspect) if feed.suspect else ""
     return (say("for data: {cause}{suspect}", cause=cause, suspect=suspect), feed.actions or ACTIONS) if cause else ("", ACTIONS)
+
+
+def _why(case: Case, rank: int, leads: pd.DataFrame) -> tuple[str, tuple[Action, ...], dict[str, float]]:
+    """What queues, else the host, say of the waiting of a rank: words for the title, what to do, and the share in a data loader."""
+    loaders = host.share_in(case, rank, leads, host.LOADERS)
+    share = {} if loaders is None else {"share_in_data_loader": loaders}
+    if case.run.has("queues"):
+        return *_cause(judge_feed(case.run, rank)), share
+    return *_by_host(case, rank, leads, loaders), share
 
 
 def _by_host(case: Case, rank: int, waits: pd.DataFrame, loaders: float | None) -> tuple[str, tuple[Action, ...]]:
