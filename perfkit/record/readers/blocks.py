@@ -6,6 +6,8 @@ byte before the damage; `damage` then says what is wrong. Content that grows bey
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -55,10 +57,11 @@ class Blocks:
 
     def _pieces(self, stream: RawIOBase, num_bytes: int, left: int = sys.maxsize) -> Iterator[bytes]:
         while piece := stream.read(min(num_bytes, left)):
+            left -= len(piece)
+            _read_ahead(stream, min(num_bytes, left))
             if self._on_read is not None:
                 self._on_read(len(piece))
             yield piece
-            left -= len(piece)
 
     def _inflated(self, stream: RawIOBase) -> Iterator[bytes]:
         """The members of a gzip file, one after the other, up to the first defect."""
@@ -88,6 +91,13 @@ class Blocks:
                     member = zlib.decompressobj(_GZIP)
         if inside:
             self.damage = "the gzip data ends early"
+
+
+def _read_ahead(stream: RawIOBase, num_bytes: int) -> None:
+    """Ask for what comes next while what was read is decoded; where a system cannot, it is read when its turn comes."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):  # pipes and some network file systems
+            os.posix_fadvise(stream.fileno(), stream.tell(), num_bytes, os.POSIX_FADV_WILLNEED)
 
 
 def mentions(file: File, word: bytes) -> bool:
