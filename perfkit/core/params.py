@@ -7,12 +7,17 @@ with the matrix that they belong to, norms apart. Tables that are padded (vocabu
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.source import Source
 from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.trained import TrainedLayers
 
 SOURCE = Source("computed", "perfkit.core.params.count_params", "sum of all weight shapes of a pre-norm decoder")
-TRAINED_SOURCE = Source("computed", "perfkit.core.params.trained_params", "of a model with adapters these alone; else all weights")
+TRAINED_SOURCE = Source(
+    "computed", "perfkit.core.params.trained_params", "of a model with adapters or trained layers these alone; else all weights"
+)
 ACTIVE_SOURCE = Source("computed", "perfkit.core.params.active_params", "weights that one token uses; inactive experts left out")
 
 
@@ -34,11 +39,33 @@ def active_params(model: ModelSpec) -> Breakdown:
 
 
 def trained_params(model: ModelSpec) -> Breakdown:
-    """Count the parameters that training changes: all of `count_params`, or the adapters alone where the model has any."""
+    """Count the parameters that training changes: all of `count_params`, or the adapters or trained layers alone."""
     counted = count_params(model)
-    if model.adapters is None:
+    if model.adapters:
+        return Breakdown("parameters", {"layers/adapters": counted.parts["layers/adapters"]}, TRAINED_SOURCE)
+    if model.trained_layers is None:
         return counted
-    return Breakdown("parameters", {"layers/adapters": counted.parts["layers/adapters"]}, TRAINED_SOURCE)
+    shares = _trained_shares(model, model.trained_layers)
+    parts = {path: round(amount * shares[path]) for path, amount in counted.parts.items()}
+    return Breakdown("parameters", {path: amount for path, amount in parts.items() if amount}, TRAINED_SOURCE)
+
+
+def _trained_shares(model: ModelSpec, trained: TrainedLayers) -> dict[str, Fraction]:
+    """Share of every part's parameters that are trained."""
+    mixed = expert_layers(model)
+    leading, behind = trained.dense(model.num_layers, model.num_layers - mixed)["trained"]
+    whole, inner, norms = Fraction(trained.count, model.num_layers), _inner_norms(model), 2 * _norm(model)
+    feed_forward, attention = trained.trains("feed_forward"), trained.trains("attention")
+    of_experts = dict.fromkeys(("experts", "shared_experts", "router"), Fraction(behind * feed_forward, max(1, mixed)))
+    of_layers = {
+        "attention": whole * attention,
+        "ffn": Fraction(leading * feed_forward, max(1, model.num_layers - mixed)),
+        "norm": whole * Fraction(norms * trained.trains("norms") + inner * attention, norms + inner),
+        **of_experts,
+    }
+    outside = {f"embedding/{part}": Fraction(trained.trains("embedding")) for part in ("tokens", "positions", "norm")}
+    outside |= {"head/norm": Fraction(trained.trains("final_norm")), "head/projection": Fraction(trained.trains("head"))}
+    return outside | {f"layers/{part}": share for part, share in of_layers.items()}
 
 
 def expert_layers(model: ModelSpec) -> int:

@@ -27,6 +27,7 @@ from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec, usual_framework
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.workload import Workload
 
 Floats = npt.NDArray[np.float64]
@@ -175,6 +176,7 @@ class PlanColumns:
     residual_streams: Floats
     compressed: Coded[CompressedAttention | None]
     adapters: Coded[Adapters | None]
+    trained_layers: Coded[TrainedLayers | None]
     seq_length: Floats
     micro_batch_size: Floats
     global_batch_size: Floats

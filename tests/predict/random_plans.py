@@ -8,6 +8,7 @@ from dataclasses import replace
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.adapters import Adapters
+from perfkit.core.spec.trained import LAYER_PARTS, OUTSIDE, TrainedLayers
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -177,4 +178,21 @@ def adapted_plans(count: int, seed: int = 5) -> list[Plan]:
         if targets and len(found) < count:
             adapters = Adapters(rank=draw.choice((8, 16, 256)), targets=targets)
             found.append(replace(plan, model=replace(model, adapters=adapters)))
+    return found
+
+
+def partly_frozen_plans(count: int, seed: int = 7) -> list[Plan]:
+    """Random plans that train some layers, parts of them, and some of what is beside the layers."""
+    draw, found = random.Random(seed), []
+    for plan in random_plans(count, seed=seed):
+        outside = {part for part in OUTSIDE if draw.random() < 0.4}
+        if plan.model.tied_embeddings and outside & {"embedding", "head"}:
+            outside |= {"embedding", "head"}
+        trained = TrainedLayers(
+            **{draw.choice(("first", "last")): draw.choice((1, 2, plan.model.num_layers // 2, plan.model.num_layers))},
+            parts=draw.choice((LAYER_PARTS, LAYER_PARTS, ("attention",), ("feed_forward", "norms"), ("attention", "feed_forward"))),
+            outside=tuple(outside),
+            input_gradients=draw.random() < 0.2,
+        )
+        found.append(replace(plan, model=replace(plan.model, num_mtp_layers=0, trained_layers=trained)))
     return found

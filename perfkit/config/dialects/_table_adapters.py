@@ -1,8 +1,13 @@
-"""Adapters of every row of a table of plans: a JSON object as `{"rank": 8, "targets": ["query", "value"]}`, as plans write it."""
+"""Adapters and trained layers of every row of a table of plans, as plans write them.
+
+Adapters are a JSON object as `{"rank": 8, "targets": ["query", "value"]}`, trained layers a text as `last 2`.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,19 +15,31 @@ from perfkit.config.dialects._table_cells import Cells, said
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Coded, Flags, PlanColumns
 from perfkit.core.spec.adapters import OF_FEED_FORWARD, OF_GATE, Adapters
+from perfkit.core.spec.trained import TrainedLayers
+
+T = TypeVar("T", Adapters, TrainedLayers)
 
 
 def read_adapters(cells: Cells) -> Coded[Adapters | None]:
     """The adapters that rows state; a cell that states none as it should is a problem of its rows."""
-    texts = cells.texts("adapters")
-    found: list[Adapters | None] = []
+    return _read(cells, "adapters", _adapters)
+
+
+def read_trained(cells: Cells) -> Coded[TrainedLayers | None]:
+    """The layers that rows train alone, likewise."""
+    return _read(cells, "trained_layers", TrainedLayers.of)
+
+
+def _read(cells: Cells, name: str, of: Callable[[str], T]) -> Coded[T | None]:
+    texts = cells.texts(name)
+    found: list[T | None] = []
     for code, text in enumerate(texts.values):
         found.append(None)
         try:
-            found[-1] = _adapters(text) if text else None
+            found[-1] = of(text) if text else None
         except InputError as error:
             for problem in error.problems:
-                cells.problem(texts.codes == code, said(f"{cells.label('adapters')}: {problem}"))
+                cells.problem(texts.codes == code, said(f"{cells.label(name)}: {problem}"))
     return Coded(texts.codes, tuple(found))
 
 
@@ -46,3 +63,15 @@ def without_target(plans: PlanColumns) -> Flags:
             missing = (plans.num_experts > 0) | (~plans.gated_ffn & (target in OF_GATE)) if target in OF_FEED_FORWARD else latent
             found |= (plans.adapters.codes == code) & missing
     return found
+
+
+def wrongly_trained(plans: PlanColumns) -> Flags:
+    """Plans whose trained layers contradict their model, as `ModelSpec` refuses them."""
+    own = plans.trained_layers
+    stated = own.flags(bool)
+    if not stated.any():
+        return stated
+    wrong = (own.numbers(lambda layers: layers.count if layers else 0) > plans.num_layers) | plans.adapters.flags(bool)
+    wrong |= plans.tied_embeddings & own.flags(lambda layers: bool(layers) and layers.trains("embedding") != layers.trains("head"))
+    wrong |= (plans.num_mtp_layers > 0) | (plans.residual_streams > 0) | plans.compressed.flags(bool)
+    return stated & wrong

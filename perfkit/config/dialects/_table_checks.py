@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit.config.dialects._table_adapters import without_target
+from perfkit.config.dialects._table_adapters import without_target, wrongly_trained
 from perfkit.config.dialects._table_cells import coded
 from perfkit.core.plan_columns import Flags, Floats, PlanColumns, combined
 from perfkit.core.spec.checks import MAX_LAYERS
@@ -76,7 +76,8 @@ def _model(plans: PlanColumns) -> Flags:
     windowed = plans.num_windowed_layers
     layers = (plans.num_mtp_layers >= plans.num_layers) | (windowed > plans.num_layers)
     layers |= (windowed > 0) != (plans.attention_window > 0)
-    return np.asarray(latent | layers | without_target(plans) | _over(plans.num_attention_heads, plans.num_key_value_heads))
+    wrong = latent | layers | without_target(plans) | wrongly_trained(plans)
+    return np.asarray(wrong | _over(plans.num_attention_heads, plans.num_key_value_heads))
 
 
 def _recompute(plans: PlanColumns) -> Flags:

@@ -1,4 +1,4 @@
-"""Writing perfkit TOML: every field of a plan, or the catalogue's name where a part is its entry; a model's adapters apart."""
+"""Writing perfkit TOML: every field of a plan, or the catalogue's name where a part is its entry; what of a model is trained stands apart."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.workload import Workload
 
 PARTS: dict[str, Any] = {
@@ -30,6 +31,8 @@ PARTS: dict[str, Any] = {
     "memory_limit": MemoryLimit,
     "software": SoftwareSpec,
 }
+TRAINED = ("adapters", "trained_layers")
+"""Fields of a model that no entry of the catalogue has."""
 ORIGINS = ("sources", "source")
 """Fields that say where values come from, which the file itself is."""
 
@@ -46,7 +49,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         for field in fields(part):
             if field.name not in ORIGINS:
                 value = _plain(getattr(part, field.name))
-                found[name, field.name] = value if not named or field.name in ("name", "adapters") else None
+                found[name, field.name] = value if not named or field.name in ("name", *TRAINED) else None
     return found
 
 
@@ -68,13 +71,15 @@ def _catalogued(part: Any) -> bool:
         if isinstance(part, HardwareSpec):
             return part == catalog.hardware_named(name)
         if isinstance(part, ModelSpec):
-            part = replace(part, adapters=None)
+            part = replace(part, **dict.fromkeys(TRAINED))
         return bool(name) and part == catalog.find_model(name)
     except InputError:
         return False
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, TrainedLayers):
+        return str(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {key: item for key, item in asdict(value).items() if key != "name" and item != ""}
     if isinstance(value, Mapping):

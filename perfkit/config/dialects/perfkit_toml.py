@@ -1,7 +1,7 @@
 """perfkit's own TOML: one table for each part of a plan, keys named like the fields of the specs.
 
-`[model]` and `[hardware]` may hold only `name`, which takes the catalogue's entry, the former with `adapters` of its own. Unknown
-tables and keys are errors. Sizes in bytes may be written as text ("64GiB").
+`[model]` and `[hardware]` may hold only `name`, which takes the catalogue's entry, the former with `adapters` or
+`trained_layers` of its own. Unknown tables and keys are errors. Sizes in bytes may be written as text ("64GiB").
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 from perfkit.config.dialects import toml
 from perfkit.config.dialects._section import Reading, Section, shown
 from perfkit.config.dialects._toml_splice import edit
-from perfkit.config.dialects._toml_write import ORIGINS, PARTS, new, settings
+from perfkit.config.dialects._toml_write import ORIGINS, PARTS, TRAINED, new, settings
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.config.dialects.memory_text import size_of
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.source import Source
 from perfkit.core.spec.adapters import Adapters
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec, Link, LinkKind
 from perfkit.core.spec.memory_limit import MemoryLimit
@@ -68,9 +69,9 @@ def read(document: Document) -> Plan:
 
 
 def _named(section: Section, kind: type[T], lookup: Callable[[str], T]) -> T | None:
-    """The catalogue's entry if the table has only a name, and adapters beside it; else the spec of its keys."""
+    """The catalogue's entry if the table has only a name, and what is trained beside it; else the spec of its keys."""
     name = section.raw("name")
-    if set(section.values) - {"adapters"} != {"name"} or (kind is not ModelSpec and len(section.values) > 1):
+    if set(section.values) - set(TRAINED) != {"name"} or (kind is not ModelSpec and len(section.values) > 1):
         return _spec(section, kind)
     if not isinstance(name, str):
         section.reading.problem(section.path("name"), f"{shown(name)} must be a name of the catalogue")
@@ -81,10 +82,8 @@ def _named(section: Section, kind: type[T], lookup: Callable[[str], T]) -> T | N
         for problem in error.problems:
             section.reading.problem(section.path("name"), problem)
         return None
-    if "adapters" not in section.values:
-        return cast("T", found)
-    adapters = _spec(section.section("adapters"), Adapters)
-    return cast("T", section.reading.build(lambda: replace(found, adapters=adapters)))
+    own = {name: _compound(section, name, section.values[name]) for name in TRAINED if name in section.values}
+    return cast("T", section.reading.build(lambda: replace(found, **own)) if own else found)
 
 
 def _spec(section: Section, kind: type[T]) -> T | None:
@@ -138,6 +137,9 @@ def _compound(section: Section, name: str, value: Any) -> Any:
         return _spec(section.section(name), CompressedAttention)
     if name == "adapters":
         return _spec(section.section(name), Adapters)
+    if name == "trained_layers":
+        word = section.word(name, default="")
+        return section.reading.build(lambda: TrainedLayers.of(word))
     if name == "targets":
         return _words(section, name, value)
     if name == "links":

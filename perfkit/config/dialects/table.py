@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from perfkit.config.dialects._table_adapters import read_adapters
+from perfkit.config.dialects._table_adapters import read_adapters, read_trained
 from perfkit.config.dialects._table_cells import Cells, said
 from perfkit.config.dialects._table_checks import contradictory
 from perfkit.config.dialects._table_fields import (
@@ -42,6 +42,7 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, PlanColumns, combined, program_of
 from perfkit.core.spec.adapters import Adapters
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
@@ -138,6 +139,7 @@ def _plans(cells: Cells, devices: Mapping[str, HardwareSpec], limit_source: str)
         dtype=dtype,
         compressed=read_compressed(sizes),
         adapters=read_adapters(cells),
+        trained_layers=read_trained(cells),
         layers_per_stage=layouts,
         recompute=read_recompute(cells, layouts, split, framework.is_("mindspore")),
         hardware=hardware,
@@ -243,6 +245,8 @@ def _cell(value: Any) -> Any:
         return int(value)
     if isinstance(value, Adapters):
         return json.dumps(asdict(value))
+    if isinstance(value, TrainedLayers):
+        return str(value)
     return json.dumps(value) if isinstance(value, tuple | dict) else value
 
 

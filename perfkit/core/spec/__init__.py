@@ -10,6 +10,7 @@ from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.workload import Workload
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "Plan",
     "RecomputePlan",
     "SoftwareSpec",
+    "TrainedLayers",
     "Workload",
 ]

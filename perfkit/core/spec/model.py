@@ -9,6 +9,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.adapters import OF_FEED_FORWARD, OF_GATE, Adapters
 from perfkit.core.spec.checks import MAX_LAYERS, counts, one_of, positive
 from perfkit.core.spec.compressed import CompressedAttention
+from perfkit.core.spec.trained import TrainedLayers
 
 Norm = Literal["rmsnorm", "layernorm", "layernorm_no_bias"]
 Bias = Literal["none", "qkv", "attention", "all"]
@@ -59,7 +60,7 @@ class ModelSpec:
     `num_windowed_layers` layers, spread evenly over the model, attend to the last `attention_window` tokens alone (sliding window).
 
     With `compressed` attention, layers that select or pool tokens attend to these and to their window, not to all tokens.
-    With `adapters` these are trained beside the model's own weights, which are frozen.
+    With `adapters` these are trained beside the model's own weights, which are frozen; with `trained_layers` some layers alone are.
     `residual_streams` > 1 are streams of hidden states that every block mixes, in place of one residual (hyper-connections, arXiv
     2409.19606): each block has a matrix from all of them to their weights.
 
@@ -108,12 +109,14 @@ class ModelSpec:
     residual_streams: int = 0
     compressed: CompressedAttention | None = None
     adapters: Adapters | None = None
+    trained_layers: TrainedLayers | None = None
 
     def __post_init__(self) -> None:
         problems = counts(self, SIZES) + counts(self, OPTIONAL_SIZES, low=0)
         problems += one_of(self, "norm", get_args(Norm)) + one_of(self, "bias", get_args(Bias))
         if not problems:
-            problems = [*self._layer_problems(), *self._attention_problems(), *self._expert_problems(), *self._adapter_problems()]
+            problems = [*self._layer_problems(), *self._attention_problems(), *self._expert_problems()]
+            problems += [*self._adapter_problems(), *self._trained_problems()]
         if problems:
             raise InputError(f"ModelSpec {self.name}".rstrip(), problems)
 
@@ -171,4 +174,19 @@ class ModelSpec:
                 problems.append(
                     f"adapters.targets = {target!r}: attention with {latent} has other matrices; theirs are not counted"
                 )
+        return problems
+
+    def _trained_problems(self) -> list[str]:
+        """What cannot be trained alone: more layers than there are, one side of a tied table, and what is not counted."""
+        trained, problems = self.trained_layers, []
+        if trained is None:
+            return []
+        if self.adapters:
+            problems.append("trained_layers and adapters exclude each other: beside adapters all weights are frozen; give one")
+        if trained.count > self.num_layers:
+            problems.append(f"trained_layers = {str(trained)!r} is more than num_layers = {self.num_layers}")
+        if self.tied_embeddings and trained.trains("embedding") != trained.trains("head"):
+            problems.append(f"trained_layers = {str(trained)!r}: embedding and head are one table (tied_embeddings); name both")
+        unequal = {"num_mtp_layers": self.num_mtp_layers, "residual_streams": self.residual_streams, "compressed": self.compressed}
+        problems += [f"trained_layers: frozen layers of a model with {name} are not counted" for name, has in unequal.items() if has]
         return problems

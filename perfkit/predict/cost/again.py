@@ -20,6 +20,7 @@ from perfkit.core.recomputed import recomputed_parts, repeated
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.core.spec.trained import Span
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.activations import Saved
 from perfkit.predict.memory.settings import settings_for
@@ -40,7 +41,7 @@ class Again:
     `core` is the share of scores and values, `products` that of the other products, `gathers` says (0 or 1) whether what sequence
     parallelism splits is gathered again. `light_split` and `light_whole` are the bytes that repeated element-wise operators move,
     those that tensor parallelism divides and those that it divides only with sequence parallelism; `swapped` bytes go to the host
-    in the forward pass and come back. `leading` marks the dense layers ahead of those with experts.
+    in the forward pass and come back. `leading` marks the dense layers ahead of those with experts; `way` is one of `WAYS`.
     """
 
     full: float = 0.0
@@ -51,13 +52,21 @@ class Again:
     light_whole: float = 0.0
     swapped: float = 0.0
     leading: bool = False
+    way: int = 0
 
     @property
     def nothing(self) -> bool:
         """Whether the layer computes nothing again."""
-        return self in (Again(), Again(leading=True))
+        return replace(self, leading=False, way=0) == Again()
+
+    @property
+    def kind(self) -> int:
+        """The place of such layers among `CostColumns.kinds`."""
+        return 2 * self.way + self.leading
 
 
+WAYS = TRAINED, FROZEN, SKIPPED = 0, 1, 2
+"""Of a layer something is trained; or nothing, and gradients pass through; or it has no backward pass."""
 FULL = Again(full=1.0)
 Run = tuple[int, Again]
 """Layers that follow each other and compute the same again."""
@@ -87,9 +96,13 @@ def layers_again(plan: Plan) -> tuple[tuple[tuple[Run, ...], ...], ...]:
 def runs_again(plan: Plan) -> tuple[list[tuple[Run, ...]], Counts]:
     """As `layers_again`: what positions compute again, each different one once, and by chunk and stage which of them it is."""
     leading = leading_layers(plan)
-    different, places = _different(plan.stage_layers, leading, plan.recompute)
-    readers = {False: _Reader(plan)} | ({True: _Reader(dense_of(plan))} if any(map(any, leading)) else {})
-    known = {part: readers[part.leading].layer(part) for part in dict.fromkeys(part for runs in different for _, part in runs)}
+    spans = plan.model.trained_layers.spans(plan.stage_layers) if plan.model.trained_layers else None
+    different, places = _different(plan.stage_layers, leading, plan.recompute, spans)
+    parts = dict.fromkeys(part for runs in different for _, part in runs)
+    alike = {False: plan, True: dense_of(plan)} if any(map(any, leading)) else {False: plan}
+    sorts = dict.fromkeys((part.leading, part.way == FROZEN) for part in parts)
+    readers = {(dense, frozen): _Reader(alike[dense], frozen=frozen) for dense, frozen in sorts}
+    known = {part: readers[part.leading, part.way == FROZEN].layer(part) for part in parts}
     return [tuple((count, known[part]) for count, part in runs) for runs in different], places
 
 
@@ -101,18 +114,23 @@ class _Part(NamedTuple):
     patterns: tuple[str, ...] = ()
     gathers: bool = False
     swapped: bool = False
+    way: int = TRAINED
 
 
 _Runs = tuple[tuple[int, _Part], ...]
 
 
 @lru_cache(maxsize=4096)
-def _different(layers: Counts, leading: Counts, recompute: RecomputePlan) -> tuple[tuple[_Runs, ...], Counts]:
+def _different(
+    layers: Counts, leading: Counts, recompute: RecomputePlan, spans: tuple[tuple[Span, ...], ...] | None
+) -> tuple[tuple[_Runs, ...], Counts]:
     """The different runs of parts of positions, and which of them every position has; no size of a layer decides that."""
     found: dict[_Runs, int] = {}
     places = []
     for chunk, row in enumerate(layers):
         runs = ((_runs(recompute, chunk, stage, count, leading[chunk][stage])) for stage, count in enumerate(row))
+        if spans:
+            runs = (_with_ways(own, span) for own, span in zip(runs, spans[chunk], strict=True))
         places.append(tuple(found.setdefault(own, len(found)) for own in runs))
     return tuple(found), tuple(places)
 
@@ -139,16 +157,33 @@ def _of_kind(recompute: RecomputePlan, chunk: int, stage: int, layers: tuple[int
     return tuple(found)
 
 
-class _Reader:
-    """The layers of one kind of a plan."""
+def _with_ways(runs: _Runs, span: Span) -> _Runs:
+    """The layers of a position by what of them is trained; what has no backward pass computes nothing again."""
+    found, first = [], 0
+    for count, part in runs:
+        borders = sorted({first, first + count, *(border for border in span if first < border < first + count)})
+        for start, end in pairwise(borders):
+            if start < span.skipped:
+                own = _Part(part.leading, full=False, way=SKIPPED)
+            else:
+                own = part._replace(way=TRAINED if span.start <= start < span.end else FROZEN)
+            found.append((end - start, own))
+        first += count
+    return tuple(found)
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._core = plan, plan.recompute.attention_core
+
+class _Reader:
+    """The layers of one kind of a plan, trained ones or frozen ones."""
+
+    def __init__(self, plan: Plan, *, frozen: bool) -> None:
+        self._plan, self._core, self._frozen = plan, plan.recompute.attention_core, frozen
 
     def layer(self, part: _Part) -> Again:
         """What a layer of which `part` is repeated computes again."""
         if part.full:
-            return replace(FULL, leading=part.leading)
+            return replace(FULL, leading=part.leading, way=part.way)
+        if part.way == SKIPPED:
+            return Again(leading=part.leading, way=SKIPPED)
         plan, flash = self._plan, self._plan.workload.attention_kernel == "flash"
         core, products = _shares(plan.model, part.patterns, attention_core=self._core, flash=flash)
         split, whole = self._light(part.patterns) if part.patterns else (0.0, 0.0)
@@ -160,12 +195,14 @@ class _Reader:
             light_whole=whole,
             swapped=self._kept() if part.swapped else 0.0,
             leading=part.leading,
+            way=part.way,
         )
 
     @cached_property
     def _tensors(self) -> tuple[tuple[Saved, ...], float]:
         """What a layer keeps of a micro batch on one device, and its tokens there."""
         kind, sizes = of_plan(self._plan, settings_for(self._plan))
+        kind = replace(kind, in_frozen_layer=self._frozen)
         batch = activations.micro_batch(kind, sizes)
         return activations.tensors_of(kind, sizes, batch, experts=kind.num_experts), batch.tokens
 

@@ -16,6 +16,7 @@ from perfkit.core.source import Source
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.workload import Workload
 
 SOURCE = Source("computed", "perfkit.predict.cost.communication.bytes_sent", "ring volumes of every collective, by group")
@@ -42,11 +43,12 @@ def bytes_sent(model: ModelSpec, workload: Workload, parallel: ParallelPlan, rec
     samples = workload.micro_batch_size * parallel.data_parallel_size
     micro_batches = workload.global_batch_size / samples
     activations = tokens * model.hidden_size * size
-    full = (recompute or RecomputePlan()).num_full_layers(model.num_layers) / model.num_layers
-    tp = all_reduce_bytes(activations, parallel.tensor_parallel_size) * (4 + 2 * full)
-    cp = _context_bytes(model, parallel, tokens * size) * (3 + full)
+    back = 1 - model.trained_layers.skipped(model.num_layers) / model.num_layers if model.trained_layers else 1.0
+    full = min(back, (recompute or RecomputePlan()).num_full_layers(model.num_layers) / model.num_layers)
+    tp = all_reduce_bytes(activations, parallel.tensor_parallel_size) * (2 + 2 * back + 2 * full)
+    cp = _context_bytes(model, parallel, tokens * size) * (1 + 2 * back + full)
     mixed = expert_layers(model) / model.num_layers
-    ep = mixed * gather_bytes(activations * model.num_experts_per_token, parallel.expert_parallel_size) * (4 + 2 * full)
+    ep = mixed * gather_bytes(activations * model.num_experts_per_token, parallel.expert_parallel_size) * (2 + 2 * back + 2 * full)
     boundary = (
         2 * parallel.virtual_pipeline_parallel_size * max(1, model.residual_streams) * activations / parallel.tensor_parallel_size
     )
@@ -55,7 +57,7 @@ def bytes_sent(model: ModelSpec, workload: Workload, parallel: ParallelPlan, rec
         "cp": micro_batches * layers * cp,
         "ep": micro_batches * layers * ep,
         "pp": micro_batches * boundary if parallel.pipeline_parallel_size > 1 else 0.0,
-        "dp": _gradient_bytes(model, parallel, size, layers, micro_batches),
+        "dp": _gradient_bytes(model, parallel, size * layers, micro_batches, back),
     }
     return Breakdown("bytes", {group: round(amount) for group, amount in parts.items() if amount}, SOURCE)
 
@@ -68,22 +70,38 @@ def _context_bytes(model: ModelSpec, parallel: ParallelPlan, row_bytes: float) -
     return gather_bytes(2 * row_bytes * (model.num_attention_heads + model.num_key_value_heads) * width, ranks)
 
 
-def _gradient_bytes(model: ModelSpec, parallel: ParallelPlan, size: int, layers: float, micro_batches: float) -> float:
+def _gradient_bytes(model: ModelSpec, parallel: ParallelPlan, unit: float, micro_batches: float, back: float) -> float:
     """Gradients reduced once a step, sharded parameters gathered; level 3 gathers them twice in every micro batch.
 
-    Only what is trained has gradients and is gathered after its update; level 3 gathers frozen weights too.
+    Only what is trained has gradients and is gathered after its update; level 3 gathers frozen weights too. `unit` are bytes of an
+    element in every layer of a stage, `back` is the share of layers that have a backward pass.
     """
-    mixed = expert_layers(model) / model.num_layers
-    dense = ffn_weights(model, model.ffn_hidden_size) * (1 - mixed) + ffn_weights(model, shared_width(model)) * mixed
-    experts = mixed * model.num_experts * ffn_weights(model, model.expert_ffn_hidden_size)
-    shared = (sum(attention_weights(model).values()) + dense) * layers / parallel.tensor_parallel_size * size
-    own = experts * layers / parallel.tensor_parallel_size / parallel.expert_parallel_size * size
     ranks = parallel.data_parallel_size * parallel.context_parallel_size
-    once = gather_bytes(shared, ranks) + gather_bytes(own, max(1, ranks // parallel.expert_parallel_size))
+    mixed = expert_layers(model) / model.num_layers
+
+    def gathered(attention: float, dense: float, experts: float) -> float:
+        inner = dense * (1 - mixed) * ffn_weights(model, model.ffn_hidden_size)
+        inner += experts * mixed * ffn_weights(model, shared_width(model))
+        routed = experts * mixed * model.num_experts * ffn_weights(model, model.expert_ffn_hidden_size)
+        shared = (attention * sum(attention_weights(model).values()) + inner) * unit / parallel.tensor_parallel_size
+        own = routed * unit / parallel.tensor_parallel_size / parallel.expert_parallel_size
+        return gather_bytes(shared, ranks) + gather_bytes(own, max(1, ranks // parallel.expert_parallel_size))
+
+    once = gathered(1.0, 1.0, 1.0)
     adapted, trained = 0.0, once
     if model.adapters:
         inputs, outputs = model.adapters.widths(model, parallel.tensor_parallel_size)
-        adapted = trained = gather_bytes(model.adapters.rank * (inputs + outputs) * layers * size, ranks)
+        adapted = trained = gather_bytes(model.adapters.rank * (inputs + outputs) * unit, ranks)
+    elif model.trained_layers:
+        trained = gathered(*_trained_shares(model, model.trained_layers))
     if parallel.optimizer_shard_level >= 3 and parallel.optimizer_shard_size > 1:
-        return micro_batches * (2 * (once + adapted) + trained)
+        return micro_batches * ((1 + back) * (once + adapted) + trained)
     return 2 * trained
+
+
+def _trained_shares(model: ModelSpec, trained: TrainedLayers) -> tuple[float, float, float]:
+    """Shares of the layers whose attention is trained, and of those without and with experts whose feed-forward block is."""
+    layers, mixed = model.num_layers, expert_layers(model)
+    leading, behind = trained.dense(layers, layers - mixed)["trained"]
+    inner = float(trained.trains("feed_forward"))
+    return trained.trains("attention") * trained.count / layers, inner * leading / max(1, layers - mixed), inner * behind / max(1, mixed)

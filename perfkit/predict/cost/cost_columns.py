@@ -47,7 +47,8 @@ class CostColumns:
     the machines of the job; `wide_peak_flops_per_s` is the peak in 16 bits, in which attention computes beside products of fewer
     bits (`few_bits`). Of the `adapter_count` adapters of a layer, all of `adapter_rank` (0: none), `adapter_inputs` and
     `adapter_outputs` are the widths that a device has, `adapter_weights` the elements of the whole layer; beside them all weights
-    are frozen.
+    are frozen. Whether attention, feed-forward block, embedding and head are trained is 1 or 0, as is whether a layer has a
+    `backward` pass; `shares_trained` says that devices share trained parameters alone.
     """
 
     hidden: Number
@@ -72,6 +73,12 @@ class CostColumns:
     adapter_inputs: Number
     adapter_outputs: Number
     adapter_weights: Number
+    attention_trained: Number
+    ffn_trained: Number
+    embedding_trained: Number
+    head_trained: Number
+    backward: Number
+    shares_trained: Number
     experts: Number
     experts_per_token: Number
     expert_ffn: Number
@@ -126,10 +133,18 @@ class CostColumns:
 
     @property
     def kinds(self) -> tuple[CostColumns, ...]:
-        """The plans, whose layers have experts where the model has any; with dense layers ahead of these the plans of such ones."""
+        """The plans, whose layers have experts where the model has any; with dense layers ahead of these the plans of such ones.
+
+        With frozen layers both once more as frozen ones, and as those that have no backward pass.
+        """
         if not any_of(self.stages.flags(lambda value: value.leading)):
             return (self,)
-        return self, replace(self, experts=alike(0.0, self.experts), expert_parallel=alike(1.0, self.experts))
+        none = alike(0.0, self.experts)
+        both = self, replace(self, experts=none, expert_parallel=alike(1.0, self.experts))
+        if not any_of(self.stages.flags(lambda value: value.partly)):
+            return both
+        frozen = tuple(replace(one, attention_trained=none, ffn_trained=none) for one in both)
+        return *both, *frozen, *(replace(one, backward=none) for one in frozen)
 
     def take(self, rows: Rows) -> CostColumns:
         """The plans at `rows`."""
@@ -179,6 +194,7 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "streams": plans.residual_streams,
         "tied": plans.tied_embeddings,
         **_adapters(plans),
+        **_trained(plans),
         "experts": plans.num_experts,
         "experts_per_token": plans.num_experts_per_token,
         "expert_ffn": plans.expert_ffn_hidden_size,
@@ -217,6 +233,20 @@ def _adapters(plans: PlanColumns) -> dict[str, Number]:
         "adapter_outputs": outputs,
         "adapter_weights": weights,
     }
+
+
+def _trained(plans: PlanColumns) -> dict[str, Number]:
+    """What of every plan is trained; of layers what those have that are."""
+    all_weights, own = where(plans.adapters.flags(bool), 0.0, 1.0), plans.trained_layers
+    names = {"attention_trained": "attention", "ffn_trained": "feed_forward", "embedding_trained": "embedding", "head_trained": "head"}
+    if not any_of(own.flags(bool)):
+        none = alike(0.0, plans.hidden_size)
+        return dict.fromkeys(names, all_weights) | {"backward": none + 1.0, "shares_trained": none}
+    parts = {
+        name: all_weights * own.numbers(lambda layers, part=part: layers is None or layers.trains(part)) for name, part in names.items()
+    }
+    shares = plans.program.is_("mindspore") & own.flags(bool)
+    return parts | {"backward": alike(1.0, plans.hidden_size), "shares_trained": where(shares, 1.0, 0.0)}
 
 
 def _packed(plans: PlanColumns) -> Iterator[tuple[Number, CompressedAttention]]:

@@ -15,6 +15,8 @@ from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.layer_columns import layer_parameters, padded_vocab, trained_parameters
 
 GIGABYTE = 1e9
+SKIPPED = 4
+"""Kinds of layers (`CostColumns.kinds`) that come before those without a backward pass."""
 
 
 class Exchange(NamedTuple):
@@ -111,7 +113,8 @@ class GradientRates(NamedTuple):
     """Data-parallel collectives by parameter of a stage: seconds a parameter and latency; what computing hides, as shares.
 
     `layers` are parameters of a layer of every kind, shape (kinds, plans), `tables` those of a table of the vocabulary;
-    `trained_layers` and `trained_tables` those of them that have gradients and are updated.
+    `trained_layers` and `trained_tables` those of them that have gradients and are updated, `trained_first` and `trained_last` what
+    the first and the last stage train of a table where it is of one of them alone.
     `reduced` is a reduce-scatter of gradients, `gathered` an all-gather of parameters. `states` (0 or 1) says that the optimizer is
     sharded, so that parameters are gathered after its update; else an all-reduce ends before it. `sharded` (0 or 1) says that
     parameters are sharded too (ZeRO 3).
@@ -121,6 +124,8 @@ class GradientRates(NamedTuple):
     trained_layers: Number
     tables: Number
     trained_tables: Number
+    trained_first: Number
+    trained_last: Number
     latency: Number
     reduced: Number
     gathered: Number
@@ -144,8 +149,12 @@ class GradientRates(NamedTuple):
         return sum((count * each for count, each in zip(held, self.layers, strict=False)), start=self.tables)
 
     def trained(self, held: Sequence[Number]) -> Number:
-        """As `parameters`, of these those that are trained."""
-        return sum((count * each for count, each in zip(held, self.trained_layers, strict=False)), start=self.trained_tables)
+        """As `parameters` of all stages of a pipeline, on the last axis, of these those that are trained."""
+        found = sum((count * each for count, each in zip(held, self.trained_layers, strict=False)), start=self.trained_tables)
+        if any_of(self.trained_first + self.trained_last):
+            stages = np.arange(np.shape(found)[-1])
+            found = found + self.trained_first * (stages == 0) + self.trained_last * (stages == len(stages) - 1)
+        return found
 
     def once_s(self, parameters: Number, window: Number, most: float = 1.0) -> tuple[Number, Number, Number]:
         """Exposed seconds of a step before and after the update, on stages that train so many; of the first, what a pass loses.
@@ -160,31 +169,41 @@ class GradientRates(NamedTuple):
         slowed = once * self.contention * minimum(reduced + after, beside)
         return once * (maximum(reduced + after - beside, 0.0) - left) + slowed, once * left, slowed
 
-    def always_s(self, parameters: Number, trained: Number, forward: Number, backward: Number) -> tuple[Number, Number]:
+    def always_s(self, held: Sequence[Number], trained: Number, forward: Number, backward: Number) -> tuple[Number, Number]:
         """Exposed seconds of either pass of a micro batch (of each of its pieces) that computes for so long.
 
-        Parameters are gathered for both passes, and gradients of those that are trained reduced beside the second (arXiv
-        1910.02054, section 7.2.2).
+        Parameters are gathered for both passes of the layers that have both, and gradients of those that are trained reduced
+        beside the second (arXiv 1910.02054, section 7.2.2).
         """
         share = self.sharded / self.pieces
-        gathered = share * (self.latency + parameters * self.gathered)
+        gathered = gathered_again = share * (self.latency + self.parameters(held) * self.gathered)
+        if len(held) > SKIPPED:
+            gathered_again = share * (self.latency + self.parameters(held[:SKIPPED]) * self.gathered)
         reduced = share * (self.latency + trained * self.reduced)
         ahead = exposed_s(gathered, forward * self.hidden, self.contention)
-        return ahead, exposed_s(gathered + reduced, backward * self.hidden, self.contention)
+        return ahead, exposed_s(gathered_again + reduced, backward * self.hidden, self.contention)
 
 
 def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> GradientRates:
     """What the data-parallel group of every plan takes."""
     rows, group, stride = alike(1.0, plans.data), plans.data * plans.context, plans.tensor
-    tables = vocab_tables(plans)
+    tables, kinds = vocab_tables(plans), plans.kinds
     latency = where(group > 1, latency_s(group, stride, network), 0.0)
     byte_s = (gather_s(GIGABYTE, group, stride, network) - latency) / GIGABYTE
     gathered, reduced = byte_s * plans.element_bytes, byte_s * plans.gradient_bytes
+    layers = np.array([layer_parameters(kind) for kind in kinds])
+    trained_layers = np.array([trained_parameters(kind) for kind in kinds])
+    if any_of(plans.shares_trained):
+        layers = np.where(plans.shares_trained > 0, trained_layers, layers)
+    first, last = plans.embedding_trained, plans.head_trained
+    table = padded_vocab(plans) * plans.hidden / plans.tensor
     return GradientRates(
-        layers=np.array([layer_parameters(kind) for kind in plans.kinds]),
-        trained_layers=np.array([trained_parameters(kind) for kind in plans.kinds]),
-        tables=tables,
-        trained_tables=where(plans.adapter_rank > 0, 0.0, tables),
+        layers=layers,
+        trained_layers=trained_layers,
+        tables=where(plans.shares_trained > 0, tables * maximum(first, last), tables),
+        trained_tables=tables * first * last,
+        trained_first=table * first * (1 - last),
+        trained_last=table * last * (1 - first),
         latency=latency,
         reduced=reduced,
         gathered=gathered,

@@ -2,7 +2,8 @@
 
 One multiply-add is 2 FLOP. Only matrix products count, as in MFU (arXiv 2204.02311, appendix B): no norms, no softmax, no
 embedding lookup. The backward pass does each product twice, for inputs and for weights; that of a frozen weight once, for inputs
-(of the lowest layer too, which needs it only where layers are computed again). Figures are FLOP per token of a sequence
+(of the lowest layer too, which needs it only where layers are computed again); layers with nothing trained below or in them have no
+backward pass. Figures are FLOP per token of a sequence
 of s tokens; times s they are FLOP per sample.
 
 Letters: h hidden, v vocabulary, L layers, a heads, d head size, E experts, s sequence length. Attention `full` counts the square of
@@ -14,6 +15,8 @@ The guides' own layer tables and closed forms are in `perfkit.predict.cost.guide
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
 from typing import Literal
 
 from perfkit.core.breakdown import Breakdown
@@ -24,7 +27,8 @@ from perfkit.core.recomputed import recomputed_parts
 from perfkit.core.source import Source
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.model import ModelSpec
-from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.core.spec.trained import TrainedLayers
 
 Attention = Literal["full", "causal"]
 WITH_TWO_GRADIENTS = ("layers/scores", "layers/values", "layers/adapters")
@@ -121,19 +125,46 @@ def _whole(amount: Number) -> int | float:
 def training_flops(model: ModelSpec, seq_length: int, attention: Attention = "full", *, head: bool = True) -> Breakdown:
     """FLOP per token of forward and backward without recomputation, with the leaves of `forward_flops`; MFU counts these.
 
-    3 x forward where all weights are trained, 2 x for a frozen matrix.
+    3 x forward where all weights are trained, 2 x for a frozen matrix, 1 x in layers below all that is trained.
     """
     forward = forward_flops(model, seq_length, attention, head=head)
     return _times(forward, {path: 1 + count for path, count in _backward_counts(model, forward).items()})
 
 
-def _backward_counts(model: ModelSpec, forward: Breakdown) -> dict[str, int]:
+def _backward_counts(model: ModelSpec, forward: Breakdown) -> Mapping[str, int | Fraction]:
     """How often the backward pass does the products of every part of the forward pass: twice, once with a frozen matrix."""
+    if model.trained_layers:
+        return _backward_shares(model, model.trained_layers)
     return {path: 2 if model.adapters is None or path in WITH_TWO_GRADIENTS else 1 for path in forward.parts}
 
 
-def _times(forward: Breakdown, counts: Mapping[str, int]) -> Breakdown:
-    return Breakdown(UNIT, {path: amount * counts[path] for path, amount in forward.parts.items()}, TRAINING_SOURCE)
+def _backward_shares(model: ModelSpec, trained: TrainedLayers) -> dict[str, Fraction]:
+    """As `_backward_counts`, on the mean of the layers that a part has: inputs of all that are not skipped, trained weights."""
+    layers, mixed = model.num_layers, expert_layers(model)
+    ends = trained.dense(layers, layers - mixed)
+    attention, feed_forward = trained.trains("attention"), trained.trains("feed_forward")
+
+    def mean(held: int, skipped: int, own: int) -> Fraction:
+        return Fraction(held - skipped + own, max(1, held))
+
+    matrices = mean(layers, sum(ends["skipped"]), trained.count * attention)
+    dense = mean(layers - mixed, ends["skipped"][0], ends["trained"][0] * feed_forward)
+    experts = mean(mixed, ends["skipped"][1], ends["trained"][1] * feed_forward)
+    return {
+        **dict.fromkeys(("layers/qkv", "layers/output"), matrices),
+        **dict.fromkeys(("layers/scores", "layers/values"), 2 * mean(layers, sum(ends["skipped"]), 0)),
+        "layers/ffn": dense,
+        **dict.fromkeys(("layers/experts", "layers/router"), experts),
+        "head": Fraction(1 + trained.trains("head")),
+    }
+
+
+def _times(forward: Breakdown, counts: Mapping[str, int | Fraction]) -> Breakdown:
+    return Breakdown(UNIT, {path: _counted(amount, counts[path]) for path, amount in forward.parts.items()}, TRAINING_SOURCE)
+
+
+def _counted(amount: int | float, count: int | Fraction) -> int | float:
+    return amount * count if isinstance(count, int) else _whole(float(amount * count))
 
 
 def recompute_flops(
@@ -145,10 +176,31 @@ def recompute_flops(
     an operator pattern repeats its product in the layers that it counts beyond the full ones. HFU counts these on top of
     `training_flops`. The forward pass that flash attention repeats by itself is not counted, as is the custom.
     """
-    shares = recomputed_parts(model, recompute or RecomputePlan())
+    shares = _recomputed_shares(model, recompute or RecomputePlan())
     forward = forward_flops(model, seq_length, attention, head=False)
     parts = {path: float(amount * shares[path.removeprefix("layers/")]) for path, amount in forward.parts.items()}
     return Breakdown(UNIT, {path: amount for path, amount in parts.items() if amount}, RECOMPUTE_SOURCE)
+
+
+def _recomputed_shares(model: ModelSpec, recompute: RecomputePlan) -> Mapping[str, Fraction]:
+    """As `recomputed_parts`, without the layers that have no backward pass, which are the first ones of the first position."""
+    layers, mixed = model.num_layers, expert_layers(model)
+    skipped = model.trained_layers.skipped(layers) if model.trained_layers else 0
+    if not skipped:
+        return recomputed_parts(model, recompute)
+    dense = min(skipped, layers - mixed)
+    most = {"ffn": Fraction(layers - mixed - dense, max(1, layers - mixed))}
+    most |= dict.fromkeys(("experts", "router"), Fraction(mixed - (skipped - dense), max(1, mixed)))
+    full, operators = recompute.full_layers, recompute.operators
+    above = {pattern: _above(counts, skipped) for pattern, counts in operators.items()}
+    shares = recomputed_parts(model, replace(recompute, full_layers=_above(full, skipped), operators=above))
+    mean = Fraction(layers - skipped, layers)
+    return {part: min(share, most.get(part, mean)) for part, share in shares.items()}
+
+
+def _above(counts: Counts, skipped: int) -> Counts:
+    """Counts of the first layers of positions, less the skipped ones of the first."""
+    return ((max(0, counts[0][0] - skipped), *counts[0][1:]), *counts[1:]) if counts and counts[0] else counts
 
 
 def pass_flops(

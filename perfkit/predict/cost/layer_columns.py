@@ -115,16 +115,15 @@ def grouped_product_s(product: Product, device: Device, group_rows: Amount) -> t
 def layer_products(plans: CostColumns, tokens: Number) -> list[Product]:
     """The products of a layer with its weights, in the order of its forward pass."""
     t, h, ones = plans.tensor, plans.hidden, alike(1.0, plans.tensor)
-    trained = where(plans.adapter_rank > 0, 0.0, ones)
     found = [
-        Product("attention.qkv", tokens, plans.qkv_weights / h / t, h, ones, ones, trained),
-        Product("attention.output", tokens, h, plans.output_weights / h / t, ones, ones, trained),
+        Product("attention.qkv", tokens, plans.qkv_weights / h / t, h, ones, ones, plans.attention_trained),
+        Product("attention.output", tokens, h, plans.output_weights / h / t, ones, ones, plans.attention_trained),
     ]
     up = where(plans.ffn_matrices == 3, 2.0, 1.0)
     blocks = zip(("ffn", "experts", "shared_experts"), _feed_forwards(plans, tokens, _mixed(plans)), strict=False)
     for name, (width, copies, rows, share) in blocks:
-        found.append(Product(f"{name}.up", rows, up * width / t, h, copies, share, trained))
-        found.append(Product(f"{name}.down", rows, h, width / t, copies, share, trained))
+        found.append(Product(f"{name}.up", rows, up * width / t, h, copies, share, plans.ffn_trained))
+        found.append(Product(f"{name}.down", rows, h, width / t, copies, share, plans.ffn_trained))
     return found + _adapter_products(plans, tokens)
 
 
@@ -232,7 +231,7 @@ def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Numbe
     Such a layer also looks its tokens up and joins them with the hidden states: three norms and a product of 2h to h.
     """
     columns = padded_vocab(plans) / plans.tensor
-    trained = where(plans.adapter_rank > 0, 0.0, 1.0)
+    trained = plans.head_trained
     forward, backward = weight_product_s(tokens, columns, plans.hidden, device, 1.0, trained=trained)
     ragged = where((plans.tensor == 1) & off_grain(plans.vocab, TENSOR_ALIGNMENT), eff.unpadded, 1.0)
     loss = tokens * columns * eff.logit_bytes / device.bytes_per_s
@@ -247,7 +246,7 @@ def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Numbe
 
 def embedding_s(plans: CostColumns, device: Device, tokens: Number) -> Number:
     """Seconds to look rows up and, unless they are frozen, to add their gradients."""
-    passes = where(plans.adapter_rank > 0, FROZEN_EMBEDDING_PASSES, EMBEDDING_PASSES)
+    passes = where(plans.embedding_trained > 0, EMBEDDING_PASSES, FROZEN_EMBEDDING_PASSES)
     return tokens * plans.hidden * plans.element_bytes * passes / device.bytes_per_s
 
 
@@ -259,11 +258,15 @@ def padded_vocab(plans: CostColumns) -> Number:
 
 def layer_parameters(plans: CostColumns) -> Number:
     """Parameters of a layer on one device."""
+    return (plans.qkv_weights + plans.output_weights + _ffn_weights(plans)) / plans.tensor + adapter_parameters(plans)
+
+
+def _ffn_weights(plans: CostColumns) -> Number:
+    """Elements of the matrices of a layer's feed-forward block, of experts those of one rank."""
     mixed = _mixed(plans)
     dense = plans.ffn * (1 - mixed) + plans.shared_ffn * mixed
     experts = plans.experts / plans.expert_parallel * plans.expert_ffn * mixed
-    weights = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)
-    return weights / plans.tensor + adapter_parameters(plans)
+    return plans.ffn_matrices * plans.hidden * (dense + experts)
 
 
 def adapter_parameters(plans: CostColumns) -> Number:
@@ -273,7 +276,8 @@ def adapter_parameters(plans: CostColumns) -> Number:
 
 def trained_parameters(plans: CostColumns) -> Number:
     """Parameters of a layer on one device that have gradients and are updated."""
-    return where(plans.adapter_rank > 0, adapter_parameters(plans), layer_parameters(plans))
+    attention = plans.attention_trained * (plans.qkv_weights + plans.output_weights)
+    return (attention + plans.ffn_trained * _ffn_weights(plans)) / plans.tensor + adapter_parameters(plans)
 
 
 def accumulation_s(plans: CostColumns, eff: Efficiency, device: Device) -> Number:

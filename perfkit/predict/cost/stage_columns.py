@@ -17,7 +17,7 @@ from perfkit.core.numbers import Number, alike, any_of, where
 from perfkit.core.plan_columns import Coded, Codes, Floats, distinct
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.exchange_columns import GradientRates, exposed_s, gradient_rates, send_each_s
+from perfkit.predict.cost.exchange_columns import SKIPPED, GradientRates, exposed_s, gradient_rates, send_each_s
 from perfkit.predict.cost.pipeline import pipeline_s
 from perfkit.predict.cost.stage_layers import AMOUNTS, StageLayers
 from perfkit.predict.cost.work_columns import Layer, Work, micro_batch_work
@@ -63,7 +63,8 @@ class Rates(NamedTuple):
     computing: Floats
     embedding: Floats
     head: Floats
-    forward_share: Floats
+    embedding_share: Floats
+    head_share: Floats
     send: Floats
     link_s: Floats
     contention: Floats
@@ -155,7 +156,7 @@ def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: F
         group = np.minimum(rates.passes, stages)[:, None]
         return gradients.once_s(parameters, window * group * (1.0 - 1.0 / chunks), 1.0 - 1.0 / chunks)
     # Nothing is left to run beside the gradients of the layer that ends the last backward pass.
-    layers = sum(_held(amounts))
+    layers = sum(_held(amounts)[:SKIPPED])
     return gradients.once_s(parameters, window * (1.0 - 1.0 / np.maximum(layers, 1.0)))
 
 
@@ -203,16 +204,16 @@ def _ahead(rates: Floats, amounts: Floats) -> Floats:
 def _passes(rates: Rates, gradients: GradientRates, amounts: Floats) -> Passes:
     forward = _ahead(rates.forward, amounts)
     backward = np.einsum("ka,kacs->kcs", _of(rates.backward, amounts), amounts)
-    for position, seconds in (((slice(None), 0, 0), rates.embedding), ((slice(None), -1, -1), rates.head)):
-        forward[position] += rates.forward_share * seconds
-        backward[position] += (1 - rates.forward_share) * seconds
+    for stage, seconds, share in ((0, rates.embedding, rates.embedding_share), (-1, rates.head, rates.head_share)):
+        forward[:, stage, stage] += share * seconds
+        backward[:, stage, stage] += (1 - share) * seconds
     swap, always = np.zeros_like(forward), np.zeros_like(forward)
     if amounts[:, SWAPPED :: len(AMOUNTS)].any():
         ahead, behind = _swaps_s(rates, amounts)
         swap, forward, backward = ahead + behind, forward + ahead, backward + behind
     if any_of(gradients.sharded):
         held, layers = _held(amounts), amounts[:, :: len(AMOUNTS)].sum(axis=1)
-        exposed = gradients.always_s(gradients.parameters(held), gradients.trained(held), *_left_s(rates, amounts))
+        exposed = gradients.always_s(held, gradients.trained(held), *_left_s(rates, amounts))
         ahead, behind = (_spread(seconds, layers) for seconds in exposed)
         always, forward, backward = ahead + behind, forward + ahead, backward + behind
     return Passes(forward + _wide(rates.send), backward + _wide(rates.send), swap, always)
@@ -269,7 +270,8 @@ def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
         computing=np.array([row for layer in work.layers for row in _computing(layer)]),
         embedding=work.embedding,
         head=work.head.total,
-        forward_share=work.forward_share,
+        embedding_share=work.embedding_share,
+        head_share=work.head_share,
         send=where(plans.pipeline > 1, send_each_s(plans, eff, work.network, work.tokens), 0.0),
         link_s=work.tokens / (plans.host_bytes_per_s * eff.host_link_share),
         contention=rows * eff.contention,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Floats, PlanColumns, distinct
 from perfkit.core.spec.plan import Plan, even_layers
 from perfkit.core.spec.recompute import Counts, RecomputePlan
-from perfkit.predict.cost.again import FULL, Again, Run, runs_again
+from perfkit.predict.cost.again import FULL, WAYS, Again, Run, runs_again
 from perfkit.predict.memory.waiting import expert_layers_in
 
 AMOUNTS = ("layers", "full", "core", "products", "gathers", "light_split", "light_whole", "swapped")
@@ -36,15 +36,23 @@ DECISIVE = tuple(name for name in FIELDS if name not in REPLICAS)
 class StageLayers:
     """Sums over the layers of every position: shape (amounts, chunks, stages).
 
-    Where dense layers lead in a model with experts, the amounts of these follow those of the layers with experts.
+    Where dense layers lead in a model with experts, the amounts of these follow those of the layers with experts. With frozen layers
+    there are those of trained, frozen and skipped layers (`Again.way`), each of both kinds; the first `skipped` layers of the model
+    need no backward pass, though those of later positions have one.
     """
 
     amounts: Floats
+    skipped: int = 0
 
     @property
     def leading(self) -> bool:
         """Whether dense layers lead."""
         return len(self.amounts) > len(AMOUNTS)
+
+    @property
+    def partly(self) -> bool:
+        """Whether some layers are frozen."""
+        return len(self.amounts) > 2 * len(AMOUNTS)
 
 
 def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
@@ -54,7 +62,7 @@ def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
     """
     if plans.single:
         return Coded.one(_layers_of(plans.single))
-    alike = plans.recompute.flags(_repeats_alike)
+    alike = plans.recompute.flags(_repeats_alike) & ~plans.trained_layers.flags(bool)
     if alike.all():
         return _placed(plans)
     if not alike.any():
@@ -74,7 +82,7 @@ def _repeats_alike(recompute: RecomputePlan) -> bool:
 
 def _layers_of(plan: Plan) -> StageLayers:
     """The layers of one plan."""
-    if not _repeats_alike(plan.recompute):
+    if plan.model.trained_layers or not _repeats_alike(plan.recompute):
         return _looked_at(plan)
     dense = plan.model.num_dense_layers if plan.model.num_experts else 0
     return same_again(plan.stage_layers, _same(plan.recompute), dense)
@@ -121,9 +129,11 @@ def amounts_of(again: Again) -> Floats:
 
 def _looked_at(plan: Plan) -> StageLayers:
     different, places = runs_again(plan)
-    kinds = (False, True) if any(again.leading for runs in different for _, again in runs) else (False,)
-    summed = np.array([np.concatenate([_summed(runs, leading) for leading in kinds]) for runs in different])
-    return StageLayers(summed[np.array(places)].transpose(2, 0, 1))
+    every, trained = [again for runs in different for _, again in runs], plan.model.trained_layers
+    kinds = range(len(WAYS) * 2) if trained else range(1 + any(again.leading for again in every))
+    summed = np.array([np.concatenate([_summed(runs, kind) for kind in kinds]) for runs in different])
+    skipped = trained.skipped(plan.model.num_layers) if trained else 0
+    return StageLayers(summed[np.array(places)].transpose(2, 0, 1), skipped)
 
 
 @lru_cache(maxsize=65536)
@@ -136,6 +146,6 @@ def same_again(counts: Counts, again: Again, dense: int = 0) -> StageLayers:
     return StageLayers(np.concatenate([np.multiply.outer(each, own) for own in (mixed, layers - mixed)]))
 
 
-def _summed(runs: Sequence[Run], leading: bool) -> Floats:
-    own = (count * amounts_of(again) for count, again in runs if again.leading == leading)
+def _summed(runs: Sequence[Run], kind: int) -> Floats:
+    own = (count * amounts_of(again) for count, again in runs if again.kind == kind)
     return sum(own, start=np.zeros(len(AMOUNTS)))

@@ -75,10 +75,11 @@ def _of_layers(layer: Layer, amount: dict[str, Number]) -> dict[str, Number]:
 def _ends(work: Work, own: Standing, m: Number) -> dict[str, Number]:
     """What the head and the embedding take where the stage has them."""
     products = m * own.last * work.head.matmul
-    light = m * (own.last * work.head.elementwise + own.first * work.embedding)
+    loss, rows = m * own.last * work.head.elementwise, m * own.first * work.embedding
+    head, embedding = work.head_share, work.embedding_share
     return {
-        "computing/forward/matmul": work.forward_share * products,
-        "computing/forward/elementwise": work.forward_share * light,
-        "computing/backward/matmul": (1 - work.forward_share) * products,
-        "computing/backward/elementwise": (1 - work.forward_share) * light,
+        "computing/forward/matmul": head * products,
+        "computing/forward/elementwise": head * loss + embedding * rows,
+        "computing/backward/matmul": (1 - head) * products,
+        "computing/backward/elementwise": (1 - head) * loss + (1 - embedding) * rows,
     }

@@ -6,11 +6,11 @@ A plan has layers of one kind, or dense ones ahead of those with experts. What a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfkit.core.numbers import Number, alike, maximum, minimum, where
+from perfkit.core.numbers import Number, alike, any_of, maximum, minimum, where
 from perfkit.predict.cost.collectives import Network
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
@@ -77,8 +77,8 @@ class Layer:
 class Work:
     """What a micro batch costs on one device: its layers, head and embedding, and what the device and the network sustain.
 
-    `layers` has the layer of every kind, in the order of `CostColumns.kinds`; `forward_share` is that of the forward pass in head
-    and embedding: one of three products, one of two where the weights are frozen.
+    `layers` has the layer of every kind, in the order of `CostColumns.kinds`; `head_share` and `embedding_share` are those of the
+    forward pass in head and embedding: one of three products, one of two where the weights are frozen.
     """
 
     device: Device
@@ -87,7 +87,8 @@ class Work:
     layers: tuple[Layer, ...]
     head: Pass
     embedding: Number
-    forward_share: Number
+    head_share: Number
+    embedding_share: Number
 
 
 def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
@@ -96,8 +97,8 @@ def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
     tokens = plans.micro_batch * plans.seq_length / (plans.context * plans.pieces)
     layers = tuple(_layer(kind, eff, device, network, tokens) for kind in plans.kinds)
     ends = head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens)
-    share = where(plans.adapter_rank > 0, 1 / 2, alike(1 / 3, plans.tensor))
-    return Work(device, network, tokens, layers, *ends, forward_share=share)
+    shares = (where(trained > 0, alike(1 / 3, plans.tensor), 1 / 2) for trained in (plans.head_trained, plans.embedding_trained))
+    return Work(device, network, tokens, layers, *ends, *shares)
 
 
 def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network, tokens: Number) -> Layer:
@@ -108,7 +109,7 @@ def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network
     behind = tensor.backward + context.backward + expert.backward
     waits = launch_waits_s(plans, eff, forward.total + ahead, backward.total + behind)
     moved = tokens / device.bytes_per_s
-    return Layer(
+    layer = Layer(
         forward,
         backward,
         accumulation_s(plans, eff, device),
@@ -121,6 +122,15 @@ def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network
         split_s=moved / plans.tensor,
         whole_s=moved / where(plans.sequence_parallel, plans.tensor, 1.0),
     )
+    return layer if any_of(plans.backward) else _forward_only(layer)
+
+
+def _forward_only(layer: Layer) -> Layer:
+    """The layer without its backward pass."""
+    none = 0.0 * layer.ahead
+    tensor, context, expert = (each._replace(backward=none) for each in (layer.tensor, layer.context, layer.expert))
+    ends = {"backward": Pass(none, none, none), "accumulate": none, "behind": none}
+    return replace(layer, **ends, tensor=tensor, context=context, expert=expert)
 
 
 def launch_waits_s(plans: CostColumns, eff: Efficiency, forward_s: Number, backward_s: Number) -> tuple[Number, Number]:

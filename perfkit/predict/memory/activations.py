@@ -26,6 +26,7 @@ TARGETS_OF = {
     "second of ffn": ("down",),
 }
 """Matrices that take one input, by the products whose input that is."""
+OF_FFN = ("ffn", "second of ffn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +189,11 @@ def _inputs_kept(kind: Kind, products: str) -> tuple[float, float]:
     compressed, but for those of its first products.
     """
     share = _input_share(kind)
-    if kind.adapters is None or products not in TARGETS_OF:
-        return share, 0.0
-    count = sum(target in TARGETS_OF[products] for target in kind.adapters.targets)
     own = share if kind.settings.keeps_frozen_inputs else 0.0
+    if kind.adapters is None or products not in TARGETS_OF:
+        trained = products not in TARGETS_OF or kind.trains("feed_forward" if products in OF_FFN else "attention")
+        return (share if trained else own), 0.0
+    count = sum(target in TARGETS_OF[products] for target in kind.adapters.targets)
     return (own, float(count)) if kind.settings.copies_adapter_inputs else (1.0 if count else own, 0.0)
 
 

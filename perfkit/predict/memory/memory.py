@@ -7,7 +7,7 @@ The peak is the largest of three moments (`perfkit.predict.memory.peaks`); its l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from perfkit.core.breakdown import Breakdown
@@ -82,7 +82,7 @@ def chunk_activations(plan: Plan, settings: MemorySettings, chunk: int, stage: i
     batch, kept = micro_batch(kind, sizes), kept_by(layout_of(plan), chunk, stage)
     found = {"recomputed_layers": float(kept.full * batch.split)} if kept.full else {}
     for load, count in kept.loads.items():
-        tensors = tensors_of(kind, sizes, batch, experts=load.experts)
+        tensors = tensors_of(replace(kind, in_frozen_layer=load.frozen), sizes, batch, experts=load.experts)
         for part, amount in load.kept(tensors).items():
             found[part] = found.get(part, 0.0) + float(count * amount)
     return found
@@ -95,7 +95,8 @@ def parameters_of(plan: Plan, settings: MemorySettings, stage: int) -> StagePara
 
 def static_of(plan: Plan, settings: MemorySettings, stage: int) -> StaticBytes:
     """What a device of `stage` (0-based) holds from step to step, in bytes."""
-    return static_bytes(*of_plan(plan, settings), parameters_of(plan, settings, stage))
+    part = parts_of(layout_of(plan))[stage]
+    return static_bytes(*of_plan(plan, settings), part, parameters_of(plan, settings, stage))
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ layer (activations, recomputed tensors, gradients of activations) and the optimi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from perfkit.predict.memory.activations import (
 )
 from perfkit.predict.memory.sizes import Kind, Sizes
 from perfkit.predict.memory.static import Part, StageParameters, padded_vocab, stage_parameters, static_bytes, trained_of
-from perfkit.predict.memory.waiting import Load, Stage
+from perfkit.predict.memory.waiting import Load, Sort, Stage
 
 LOSS, BACKWARD, OPTIMIZER, WAITS = range(4)
 MOMENTS = (
@@ -96,17 +96,20 @@ class Peaks:
 def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
     """The peak of every stage; `sizes` has a row for every stage, or numbers that all of them share."""
     batch, stage = micro_batch(kind, sizes), rows.parts[0]
-    tensors = {experts: tensors_of(kind, sizes, batch, experts=experts) for experts in {load.experts for load in rows.loads}}
-    kept = [load.kept(tensors[load.experts]) for load in rows.loads]
+    kinds = {frozen: replace(kind, in_frozen_layer=frozen) for frozen in {load.frozen for load in rows.loads}}
+    sorts = {load.sort for load in rows.loads}
+    tensors = {sort: tensors_of(kinds[sort[1]], sizes, batch, experts=sort[0]) for sort in sorts}
+    kept = [load.kept(tensors[load.sort]) for load in rows.loads]
     held = _held(rows, kept, outside_layers(kind, batch, sizes), batch.stream)
-    every = {experts: sum(tensor.bytes for tensor in of) for experts, of in tensors.items()}
+    every = {sort: sum(tensor.bytes for tensor in of) for sort, of in tensors.items()}
     again = _made_again(rows, kept, every, batch.stream)
-    gradients = _gradients(rows, {experts: backward_gradients(kind, sizes, batch, experts=experts) for experts in tensors})
+    with_experts = {experts for experts, _ in sorts}
+    gradients = _gradients(rows, {experts: backward_gradients(kind, sizes, batch, experts=experts) for experts in with_experts})
     parameters = [stage_parameters(kind, sizes, part) for part in rows.parts]
-    static = [static_bytes(kind, sizes, held) for held in parameters]
+    static = [static_bytes(kind, sizes, part, own) for part, own in zip(rows.parts, parameters, strict=True)]
     logits = batch.tokens * padded_vocab(kind, sizes) / sizes.tensor_parallel_size * kind.settings.logits_bytes_per_element
     logits = (1 + sizes.num_mtp_layers) * logits  # of every loss until the backward pass
-    trained = trained_of(kind, parameters[0])
+    trained = trained_of(kind, sizes, stage, parameters[0])
     copies = _gradient_copies(kind, sizes, trained)
     waits: Number = sum(held.values())
     moments = np.empty((3, len(stage.layers)))
@@ -160,12 +163,12 @@ def _held(
     return held
 
 
-def _made_again(rows: StageRows, kept: Sequence[Mapping[str, Number]], every: Mapping[bool, Number], layer_input: Number) -> Number:
+def _made_again(rows: StageRows, kept: Sequence[Mapping[str, Number]], every: Mapping[Sort, Number], layer_input: Number) -> Number:
     """Tensors that the layer whose backward pass comes first makes again: `every` one without those that it kept."""
     again = np.zeros(len(rows.backward))
     for code in set(rows.backward[rows.backward >= 0].tolist()):
         left = where(rows.again, layer_input, sum(kept[code].values()))
-        again += (rows.backward == code) * maximum(0.0, every[rows.loads[code].experts] - left)
+        again += (rows.backward == code) * maximum(0.0, every[rows.loads[code].sort] - left)
     return again
 
 

@@ -22,6 +22,7 @@ from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.optimizer import STATE_BYTES
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.trained import LayerPart, TrainedLayers
 from perfkit.core.spec.workload import FEW_BITS
 from perfkit.predict.memory.settings import MemorySettings
 
@@ -32,6 +33,7 @@ class Kind:
 
     `element_bytes` is that of an activation (beside 8-bit products it stays in 16 bit), `eight_bit` says whether weights have 8-bit
     copies. The last flags say which numbers are above 0: latent attention, compressed queries, experts, shared experts, streams.
+    `in_frozen_layer` is set for what a layer keeps of which nothing is trained.
     """
 
     gated_ffn: bool
@@ -47,6 +49,12 @@ class Kind:
     settings: MemorySettings
     compressed: CompressedAttention | None = None
     adapters: Adapters | None = None
+    trained: TrainedLayers | None = None
+    in_frozen_layer: bool = False
+
+    def trains(self, part: LayerPart) -> bool:
+        """Whether the weights of this part of a layer are trained, where it has no adapters."""
+        return self.trained is None or (self.trained.trains(part) and not self.in_frozen_layer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +191,15 @@ def of_plan(plan: Plan, settings: MemorySettings) -> tuple[Kind, Sizes]:
     """One plan: its kind, and its numbers as plain floats."""
     said = {name: of(value) for (name, (_, of)), value in zip(KIND.items(), _kind_of(plan), strict=True)}
     words = (float(of(word)) for (_, of), word in zip(WORDS.values(), _words_of(plan), strict=True))
-    kind = Kind(**said, settings=settings, compressed=plan.model.compressed, adapters=plan.model.adapters)
+    kind = Kind(**said, settings=settings, compressed=plan.model.compressed, adapters=plan.model.adapters, trained=plan.model.trained_layers)
     return kind, Sizes(*map(float, _numbers_of(plan)), *words)
 
 
 def by_kind(plans: PlanColumns, settings: Coded[MemorySettings]) -> Iterator[tuple[Kind, Codes, Sizes]]:
     """Plans of every kind: the kind, the rows of the table, and their numbers."""
     said = {name: _said(getattr(plans, column), of) for name, (column, of) in KIND.items()}
-    codes = joint_codes([*said.values(), settings.codes, plans.compressed.codes, plans.adapters.codes])
+    frozen = (plans.adapters, plans.trained_layers)
+    codes = joint_codes([*said.values(), settings.codes, plans.compressed.codes, *(column.codes for column in frozen)])
     words = [getattr(plans, column).numbers(of) for column, of in WORDS.values()]
     for code, first in zip(*np.unique(codes, return_index=True), strict=True):
         rows = np.flatnonzero(codes == code)
@@ -199,6 +208,7 @@ def by_kind(plans: PlanColumns, settings: Coded[MemorySettings]) -> Iterator[tup
             settings=settings[first],
             compressed=plans.compressed[first],
             adapters=plans.adapters[first],
+            trained=plans.trained_layers[first],
         )
         numbers = [getattr(plans, name)[rows].astype(np.float64) for name in NUMBERS]
         yield kind, rows, Sizes(*numbers, *(column[rows] for column in words))

@@ -13,16 +13,22 @@ from typing import NamedTuple
 import numpy as np
 
 from perfkit.core.numbers import Number, maximum, minimum, where
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.predict.memory.sizes import Kind, Sizes
 
 
 class Part(NamedTuple):
-    """Layers that a device holds: 1 where with the embedding, 1 where with the head, how many, and how many have experts."""
+    """Layers that a device holds: 1 where with the embedding, 1 where with the head, how many, and how many have experts.
+
+    Of models whose layers are partly frozen also how many of them are trained, and how many of these have experts.
+    """
 
     first: Number
     last: Number
     layers: Number
     mixed: Number
+    trained: Number = 0
+    trained_mixed: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +100,45 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
     )
 
 
-def trained_of(kind: Kind, held: StageParameters) -> StageParameters:
-    """What of the parameters has gradients and states: all, or the adapters alone."""
+def trained_of(kind: Kind, sizes: Sizes, stage: Part, held: StageParameters) -> StageParameters:
+    """What of the parameters of a stage has gradients and states: all, the adapters alone, or those of some layers."""
+    if kind.trained:
+        return _of_trained_layers(kind, sizes, stage, kind.trained)
     if kind.adapters is None:
         return held
     return replace(held, matrices=0.0, experts=0.0, embedding=0.0, others=0.0, largest_layer=held.largest_adapters)
 
 
-def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes:
-    """What devices that have these parameters hold from step to step."""
+def _of_trained_layers(kind: Kind, sizes: Sizes, stage: Part, trained: TrainedLayers) -> StageParameters:
+    t, h, layers, mixed = sizes.tensor_parallel_size, sizes.hidden_size, stage.trained, stage.trained_mixed
+    of_attention, inner = float(trained.trains("attention")), float(trained.trains("feed_forward"))
+    attention, ffn = of_attention * _attention_matrices(kind, sizes), inner * _ffn_weights(kind, h, sizes.ffn_hidden_size) / t
+    shared, experts = inner * _ffn_weights(kind, h, sizes.shared_width) / t, inner * _expert_weights(kind, sizes)
+    every, of_dense, of_mixed = _small_weights(kind, sizes)
+    norms = 2 * sizes.norm_values * h
+    small = of_attention * (every - norms) + trained.trains("norms") * norms
+    embedding, head = float(trained.trains("embedding")), float(trained.trains("head"))
+    # One device holds a tied table once, of which both are trained or neither.
+    tables = embedding * stage.first + head * stage.last * (1.0 - stage.first * sizes.tied_embeddings)
+    positions = sizes.max_position_embeddings * h + sizes.embedding_norm * sizes.norm_values * h
+    largest = maximum((layers - mixed > 0) * ffn, (mixed > 0) * (shared + experts))
+    return StageParameters(
+        matrices=layers * attention + (layers - mixed) * ffn + mixed * shared,
+        experts=mixed * experts,
+        embedding=tables * padded_vocab(kind, sizes) * h / t,
+        others=layers * small
+        + inner * ((layers - mixed) * of_dense + mixed * of_mixed)
+        + embedding * stage.first * positions
+        + trained.trains("final_norm") * stage.last * sizes.norm_values * h,
+        largest_layer=(layers > 0) * (attention + largest),
+    )
+
+
+def static_bytes(kind: Kind, sizes: Sizes, stage: Part, held: StageParameters) -> StaticBytes:
+    """What devices of a stage that have these parameters hold from step to step."""
     shards, level = sizes.optimizer_shard_size, _level(kind, sizes)
     width = sizes.parameter_bytes + (sizes.parameter_bytes == 0) * kind.element_bytes
-    trained = trained_of(kind, held)
+    trained = trained_of(kind, sizes, stage, held)
     # MindSpore shares out what its optimizer updates alone (frontend/parallel: only trainable parameters need parallel optimizer).
     parted = trained if kind.settings.shares_weights else held
     total, shared, updated = parted.total, _share(sizes, parted), _share(sizes, trained)

@@ -65,9 +65,8 @@ def _layouts(plans: PlanColumns, micro_batches: Floats, schedule: str) -> Codes:
     # Beyond a few rounds of the pipeline more micro batches change nothing but the remainder.
     shown = np.where((m <= 4 * p) | (schedule == "gpipe"), m, np.where(v > 1, 4 * p + m % p, 4 * p))
     dense = np.where(plans.num_experts > 0, plans.num_dense_layers, plans.num_layers)
-    return joint_codes(
-        [plans.num_layers, p, v, dense, shown, plans.sequence_chunks, plans.layers_per_stage.codes, plans.recompute.codes]
-    )
+    coded = (plans.layers_per_stage, plans.recompute, plans.trained_layers)
+    return joint_codes([plans.num_layers, p, v, dense, shown, plans.sequence_chunks, *(column.codes for column in coded)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,5 +97,6 @@ def _waiting(plans: PlanColumns, micro_batches: int, row: int, schedule: str) ->
         int(column[row]) for column in (plans.num_layers, plans.pipeline_parallel_size, plans.virtual_pipeline_parallel_size)
     )
     dense = int(plans.num_dense_layers[row]) if plans.num_experts[row] else layers
-    layout = Layout(plans.layers_per_stage[row] or even_layers(layers, p, v), dense, plans.recompute[row])
+    stages = plans.layers_per_stage[row] or even_layers(layers, p, v)
+    layout = Layout(stages, dense, plans.recompute[row], plans.trained_layers[row])
     return waiting_of(layout, schedule, micro_batches, int(plans.sequence_chunks[row]), all_stages=False)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from perfkit.core.numbers import Number
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.core.spec.trained import Span, TrainedLayers
 from perfkit.predict.memory.activations import Saved, kept_bytes
 from perfkit.predict.memory.in_flight import in_flight_of
 from perfkit.predict.memory.static import Part
@@ -24,13 +25,23 @@ OFFLOADING = 2
 """Layers of a chunk that stay on the device while they are on their way to or from the host."""
 
 
+Sort = tuple[bool, bool]
+"""Whether a layer has experts, and whether all of it is frozen."""
+
+
 class Load(NamedTuple):
-    """What a layer repeats: operators, its attention core, its gathers; and whether it has experts."""
+    """What a layer repeats: operators, its attention core, its gathers; whether it has experts, and whether all of it is frozen."""
 
     patterns: tuple[str, ...] = ()
     attention_core: bool = False
     gather_again: bool = False
     experts: bool = False
+    frozen: bool = False
+
+    @property
+    def sort(self) -> Sort:
+        """What decides which tensors the layer has."""
+        return self.experts, self.frozen
 
     def kept(self, tensors: Iterable[Saved]) -> dict[str, Number]:
         """Bytes by part of a layer's tensors that it keeps."""
@@ -38,17 +49,23 @@ class Load(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How layers lie: of every chunk (row) and stage (column), how many dense ones lead, and what of them is repeated."""
+    """How layers lie: of every chunk (row) and stage (column), how many dense ones lead, and what of them is repeated or trained."""
 
     layers: Counts
     num_dense_layers: int
     recompute: RecomputePlan
+    trained: TrainedLayers | None = None
+
+    def span(self, chunk: int, stage: int) -> Span:
+        """Which layers of a position are trained, and which have no backward pass."""
+        return self.trained.spans(self.layers)[chunk][stage] if self.trained else Span(0, 0, self.layers[chunk][stage])
 
 
 def layout_of(plan: Plan) -> Layout:
     """The layout of a plan; without experts all of its layers are dense."""
     model = plan.model
-    return Layout(plan.stage_layers, model.num_dense_layers if model.num_experts else model.num_layers, plan.recompute)
+    dense = model.num_dense_layers if model.num_experts else model.num_layers
+    return Layout(plan.stage_layers, dense, plan.recompute, model.trained_layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,37 +121,60 @@ def waiting_of(layout: Layout, schedule: str, micro_batches: int, pieces: int, *
 def parts_of(layout: Layout) -> tuple[Part, ...]:
     """The layers of every stage."""
     mixed, last = expert_layers_in(layout.layers, layout.num_dense_layers), len(layout.layers[0]) - 1
-    return tuple(
+    held = tuple(
         Part(int(stage == 0), int(stage == last), sum(row[stage] for row in layout.layers), sum(row[stage] for row in mixed))
         for stage in range(last + 1)
     )
+    return tuple(_with_trained(layout, part, mixed, stage) for stage, part in enumerate(held)) if layout.trained else held
+
+
+def _with_trained(layout: Layout, part: Part, mixed: Counts, stage: int) -> Part:
+    """The layers of a stage with those that are trained."""
+    trained = of_mixed = 0
+    for chunk, row in enumerate(layout.layers):
+        _, start, end = layout.span(chunk, stage)
+        trained += end - start
+        of_mixed += max(0, end - max(start, row[stage] - mixed[chunk][stage]))
+    return part._replace(trained=trained, trained_mixed=of_mixed)
 
 
 def kept_by(layout: Layout, chunk: int, stage: int) -> Kept:
     """What the layers of one chunk of a stage keep: those recomputed in full come first, then those whose activations are swapped.
 
-    Counts of operators and gathers include the full layers. Experts come after the dense layers of a chunk.
+    Counts of operators and gathers include the full layers. Experts come after the dense layers of a chunk. Layers without a
+    backward pass, which are the first ones, keep nothing.
     """
+    span = layout.span(chunk, stage)
     count, recompute = layout.layers[chunk][stage], layout.recompute
     dense = count - expert_layers_in(layout.layers, layout.num_dense_layers)[chunk][stage]
     full = count if recompute.all_layers else min(count, _at(recompute.full_layers, chunk, stage))
     start = full + max(0, min(count - full, _at(recompute.swapped_layers, chunk, stage)) - OFFLOADING)
     repeated = tuple((pattern, _at(counts, chunk, stage)) for pattern, counts in recompute.operators.items())
     gathered = _at(recompute.communication, chunk, stage)
-    return Kept(full, _loads((start, dense, count), repeated, gathered, recompute.attention_core))
+    trained = (span.start, span.end) if layout.trained else None
+    loads = _loads((max(start, span.skipped), dense, count), repeated, gathered, recompute.attention_core, trained)
+    return Kept(max(0, full - span.skipped), loads)
 
 
 @lru_cache(maxsize=4096)
 def _loads(
-    cuts: tuple[int, int, int], repeated: tuple[tuple[str, int], ...], gathered: int, attention_core: bool
+    cuts: tuple[int, int, int],
+    repeated: tuple[tuple[str, int], ...],
+    gathered: int,
+    attention_core: bool,
+    trained: tuple[int, int] | None,
 ) -> Mapping[Load, int]:
-    """Layers by load of a chunk: the first that keeps more than its input, the first with experts, and the end are its `cuts`."""
+    """Layers by load of a chunk: the first that keeps more than its input, the first with experts, and the end are its `cuts`.
+
+    Of layers some of which are frozen all of those are that are not within `trained`.
+    """
     start, dense, count = cuts
     loads: dict[Load, int] = {}
-    steps = {min(max(cut, start), count) for cut in (*cuts, gathered, *(number for _, number in repeated))}
+    steps = {min(max(cut, start), count) for cut in (*cuts, gathered, *(trained or ()), *(number for _, number in repeated))}
     for begin, end in pairwise(sorted(steps)):
         patterns = tuple(pattern for pattern, number in repeated if number > begin)
-        load = Load(patterns, attention_core, gathered > begin, begin >= dense)
+        frozen = trained is not None and not trained[0] <= begin < trained[1]
+        load = Load(patterns, attention_core, gathered > begin, begin >= dense, frozen)
         loads[load] = loads.get(load, 0) + end - begin
     return loads
 
@@ -176,14 +216,15 @@ def _within(one: Combination, other: Combination) -> bool:
 
 
 def _backward(layout: Layout, stage: int) -> tuple[Load, bool] | None:
-    """What the first layer of the last chunk keeps when its backward pass begins."""
+    """What the first layer of the last chunk that has a backward pass keeps when that begins; trained if any of the chunk is."""
     chunk = len(layout.layers) - 1
     experts = expert_layers_in(layout.layers, layout.num_dense_layers)[chunk][stage] > 0
-    if not layout.layers[chunk][stage]:
+    first, start, end = layout.span(chunk, stage)
+    if layout.layers[chunk][stage] <= first:
         return None
-    patterns = tuple(pattern for pattern, counts in layout.recompute.operators.items() if _at(counts, chunk, stage) > 0)
-    full = layout.recompute.all_layers or _at(layout.recompute.full_layers, chunk, stage) > 0
-    return Load(patterns, layout.recompute.attention_core, experts=experts), full
+    patterns = tuple(pattern for pattern, counts in layout.recompute.operators.items() if _at(counts, chunk, stage) > first)
+    full = layout.recompute.all_layers or _at(layout.recompute.full_layers, chunk, stage) > first
+    return Load(patterns, layout.recompute.attention_core, experts=experts, frozen=start == end), full
 
 
 def _at(counts: Counts, chunk: int, stage: int) -> int:

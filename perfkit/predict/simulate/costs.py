@@ -13,7 +13,7 @@ import numpy as np
 
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
-from perfkit.predict.cost.again import Again, layers_again
+from perfkit.predict.cost.again import SKIPPED, Again, layers_again
 from perfkit.predict.cost.collectives import gather_s, latency_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
@@ -53,13 +53,14 @@ class Kinds:
 class Gradients:
     """Data-parallel collectives of a stage in seconds: `hidden` of `reduced` and `gathered` can run beside the backward pass.
 
-    `hidden_ahead` beside the forward pass; `always` says that they happen in every micro batch (sharded parameters), `sharded`
+    `gathered_behind` is what the backward pass gathers, which is less where some layers have none. `hidden_ahead` beside the forward pass; `always` says that they happen in every micro batch (sharded parameters), `sharded`
     that parameters are gathered, `contention` what share of a hidden collective is lost to computing, `latency` what one message
     costs without its bytes.
     """
 
     reduced: float
     gathered: float
+    gathered_behind: float
     hidden: float
     hidden_ahead: float
     always: bool
@@ -97,7 +98,7 @@ class Costs:
 
     def of(self, again: Again) -> Costs:
         """The costs of layers of the kind of this one."""
-        return replace(self, kind=int(again.leading))
+        return replace(self, kind=again.kind)
 
     def kinds(self, which: str) -> Kinds:
         """Seconds of the layer's `forward` or `backward`, or of the `head` (forward and backward together)."""
@@ -133,7 +134,7 @@ class Costs:
         """Seconds a layer that the device waits for the host, forward and backward; the host `factor` times as slow."""
         layer, eff = self.layer, replace(self.eff, host=self.eff.host * factor)
         ahead, behind = launch_waits_s(self.columns.kinds[self.kind], eff, layer.forward_s - layer.ahead, layer.device_backward_s)
-        return _one(ahead), _one(behind)
+        return _one(ahead), _one(behind) if _one(self.columns.kinds[self.kind].backward) else 0.0
 
     def send_s(self) -> float:
         """Seconds to send activations to the next stage."""
@@ -150,28 +151,30 @@ class Costs:
         """Share of tensor-parallel collectives that computing hides."""
         return float(np.max(np.where(self.columns.interleave > 1, self.eff.interleave_hidden, self.eff.tensor_hidden)))
 
-    def optimizer_s(self, layers: Sequence[Again]) -> float:
+    def optimizer_s(self, layers: Sequence[Again], stage: int) -> float:
         """Seconds of the optimizer on a stage of these layers."""
-        _, trained = self._parameters(layers)
+        _, trained = self._parameters(layers, stage)
         amount = trained * self.eff.optimizer_bytes * self.columns.optimizer_ratio
         return _one(amount / self.columns.optimizer_shards / self.work.device.bytes_per_s)
 
-    def _parameters(self, layers: Sequence[Again]) -> tuple[float, float]:
+    def _parameters(self, layers: Sequence[Again], stage: int) -> tuple[float, float]:
         """Parameters on one device of a stage of these layers, and those of them that are trained."""
-        held = [sum(again.leading == (kind > 0) for again in layers) for kind in range(len(self.work.layers))]
+        own = np.arange(_one(self.columns.pipeline)) == stage
+        counts = [own * float(sum(again.kind == kind for again in layers)) for kind in range(len(self.work.layers))]
         rates = gradient_rates(self.columns, self.eff, self.work.network)
-        counts = [np.array([float(count)]) for count in held]
-        return _one(rates.parameters(counts)), _one(rates.trained(counts))
+        return _one(rates.parameters(counts)[..., stage]), _one(rates.trained(counts)[..., stage])
 
-    def gradients(self, chunks: Sequence[Sequence[Again]]) -> Gradients:
+    def gradients(self, chunks: Sequence[Sequence[Again]], stage: int) -> Gradients:
         """Data-parallel collectives of a stage of these layers by chunk."""
         columns, layers = self.columns, [again for chunk in chunks for again in chunk]
         group, stride = columns.data * columns.context, columns.tensor
-        parameters, trained = self._parameters(layers)
-        zero = _one(columns.zero)
+        parameters, trained = self._parameters(layers, stage)
+        zero, backward = _one(columns.zero), [again for again in layers if again.way != SKIPPED]
+        behind_bytes = (self._parameters(backward, stage)[0] if zero >= 3 else trained) * columns.element_bytes
         gathered_bytes = (parameters if zero >= 3 else trained) * columns.element_bytes
         reduced_bytes = trained * columns.gradient_bytes
         gathered = gather_s(gathered_bytes, group, stride, self.work.network)
+        gathered_behind = gather_s(behind_bytes, group, stride, self.work.network)
         reduced = gather_s(reduced_bytes, group, stride, self.work.network)
         # Sharded parameters are gathered once for a micro batch, of which every piece is a pass.
         pieces = 1 / _one(columns.pieces) if zero >= 3 else 1.0
@@ -179,7 +182,7 @@ class Costs:
         used = [(self._way_s(chunk), self._computing_s(chunk)) for chunk in chunks]
         ahead, behind = (sum(max(passes[index] - way, 0.0) for way, passes in used) for index in (0, 1))
         share = _one(self.eff.gradients_hidden)
-        once = 1.0 if zero >= 3 else 1.0 - 1.0 / max(len(layers), 1)
+        once = 1.0 if zero >= 3 else 1.0 - 1.0 / max(len(backward), 1)
         sent = pieces * (_one(reduced) if zero > 0 else 2 * _one(reduced)), pieces * _one(gathered) if zero > 0 else 0.0
         hidden = behind * share * once
         if len(chunks) > 1 and zero < 3:
@@ -190,6 +193,7 @@ class Costs:
         return Gradients(
             reduced=sent[0],
             gathered=sent[1],
+            gathered_behind=pieces * _one(gathered_behind) if zero > 0 else 0.0,
             hidden=hidden,
             hidden_ahead=ahead * share,
             always=zero >= 3,

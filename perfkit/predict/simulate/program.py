@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit.core.units import MIB, NS_PER_S
-from perfkit.predict.cost.again import Again
+from perfkit.predict.cost.again import SKIPPED, Again
 from perfkit.predict.simulate.costs import Costs, Gradients
 from perfkit.predict.simulate.faults import Fault
 from perfkit.predict.simulate.operators import CODE, COLLECTIVES, find
@@ -98,7 +98,9 @@ class LayerPrograms:
         return self._slowed(_with_host(ops, ahead))
 
     def backward(self, again: Again, gathered: Op | None = None, reduced: Sequence[Op] = ()) -> list[Op]:
-        """One layer backward, after what it computes `again`; its gradients are `reduced` at the end."""
+        """One layer backward, after what it computes `again`; its gradients are `reduced` at the end. A skipped one has none."""
+        if again.way == SKIPPED:
+            return []
         costs, layer = self._costs, self._costs.layer
         ops = [gathered] if gathered else []
         if not again.nothing:
@@ -123,26 +125,22 @@ class LayerPrograms:
 
     def first(self, *, back: bool) -> list[Op]:
         """The embedding."""
-        seconds = float(self._costs.work.embedding[0]) * self._share(back=back)
+        work = self._costs.work
+        seconds = float(work.embedding[0]) * _share(work.embedding_share, back=back)
         return self._slowed([Op("embedding", CODE["Embed"], seconds * NS_PER_S)])
 
     def last(self, *, back: bool) -> list[Op]:
         """The head and the loss."""
-        head, part = self._costs.kinds("head"), self._share(back=back)
+        head, part = self._costs.kinds("head"), _share(self._costs.work.head_share, back=back)
         ops = [
             Op("head", CODE["MatMulBig"], head.matmul * part * NS_PER_S),
             Op("loss", CODE["Loss"], head.elementwise * part * NS_PER_S),
         ]
         return self._slowed(ops[::-1] if back else ops)
 
-    def _share(self, *, back: bool) -> float:
-        """Share of either pass in what head and embedding take."""
-        share = float(self._costs.work.forward_share[0])
-        return 1 - share if back else share
-
-    def optimizer(self, layers: Sequence[Again]) -> list[Op]:
+    def optimizer(self, layers: Sequence[Again], stage: int) -> list[Op]:
         """The optimizer's kernels."""
-        ns = self._costs.optimizer_s(layers) / OPTIMIZER_KERNELS * NS_PER_S
+        ns = self._costs.optimizer_s(layers, stage) / OPTIMIZER_KERNELS * NS_PER_S
         return self._slowed([Op(f"optimizer.{part}", CODE["Optim"], ns) for part in range(OPTIMIZER_KERNELS)])
 
     def _slowed(self, ops: list[Op]) -> list[Op]:
@@ -286,6 +284,11 @@ def gradient_messages(gradients: Gradients, seconds: float, num_bytes: float, bu
     messages = buckets * split
     body, size = max(seconds - gradients.latency, 0.0) / messages, num_bytes / messages
     return messages, gradients.latency + body * (1 + SMALL_MESSAGE_BYTES / max(size, 1.0)), round(size)
+
+
+def _share(forward: Floats, *, back: bool) -> float:
+    """The share of either pass, of which that of the forward pass is given."""
+    return 1 - float(forward[0]) if back else float(forward[0])
 
 
 def _code_of(name: str) -> int:

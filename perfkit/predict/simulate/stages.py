@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfkit.core.units import NS_PER_S
-from perfkit.predict.cost.again import Again
+from perfkit.predict.cost.again import SKIPPED, Again
 from perfkit.predict.plans.schedule.order import Lane, lanes
 from perfkit.predict.simulate.costs import Costs, Gradients, stage_layers
 from perfkit.predict.simulate.faults import Fault
@@ -84,7 +84,7 @@ class _Builder:
     def stage(self, number: int, rows: Layers) -> Stage:
         layers = [len(row[number]) for row in rows]
         every = [again for row in rows for again in row[number]]
-        gradients = self._costs.gradients([row[number] for row in rows])
+        gradients = self._costs.gradients([row[number] for row in rows], number)
         programs = {
             (chunk, kind): self._pass(number, chunk, kind, rows, gradients)
             for chunk in range(len(layers))
@@ -100,7 +100,7 @@ class _Builder:
             programs=programs,
             reduce=self._program(self._messages(gradients, reduced, sum(layers), "reduce")),
             norm=self._program([collective("gradients.norm", "all_reduce", "world", WORLD_S, 4)] if self._layout.world > 1 else []),
-            update=self._program([*self._layer.optimizer(every), *self._messages(gradients, gathered, sum(layers), "gather")]),
+            update=self._program([*self._layer.optimizer(every, number), *self._messages(gradients, gathered, sum(layers), "gather")]),
             layers=tuple(layers),
         )
 
@@ -119,24 +119,26 @@ class _Builder:
         before = [layers for row in rows[:chunk] for layers in row] + [*rows[chunk][:stage]]
         numbered = list(enumerate(rows[chunk][stage], start=sum(map(len, before))))
         total = sum(len(row[stage]) for row in rows)
+        behind = sum(again.way != SKIPPED for row in rows for again in row[stage])
+        skipped = sum(again.way == SKIPPED for _, again in numbered)
         begins, ends = stage == 0 and chunk == 0, stage == self._layout.pipeline - 1 and chunk == len(rows) - 1
         ops: list[Op] = []
         out, back = (self._swap(seconds) for seconds in self._costs.swaps_s(rows[chunk][stage]))
         if kind == FORWARD:
             ops += self._layer.first(back=False) if begins else []
             for number, again in numbered:
-                program = self._kinds[again.leading]
+                program = self._kinds[again.kind]
                 ops += _in_layer(program.forward(self._gathered(gradients, total, back=False)), "forward", number)
             ops += out + (self._layer.last(back=False) if ends else [])
         else:
             ops += (self._layer.last(back=True) if ends else []) + back
             for place, (number, again) in reversed(list(enumerate(numbered))):
                 # Nothing runs beside the gradients of the stage's first layer or chunk: they are what is reduced after the pass.
-                sent = kind == LAST_BACKWARD and ((place > 0 and len(rows) == 1) or chunk > 0 or total == 1)
-                alone = len(rows[0][stage]) if len(rows) > 1 else 1
-                reduced = self._beside(gradients, max(total - alone, 1)) if sent else []
-                reduced += self._scattered(gradients, total)
-                program, gathered = self._kinds[again.leading], self._gathered(gradients, total, back=True)
+                sent = kind == LAST_BACKWARD and ((place > skipped and len(rows) == 1) or chunk > 0 or behind == 1)
+                alone = len(rows[0][stage]) - (total - behind) if len(rows) > 1 else 1
+                reduced = self._beside(gradients, max(behind - alone, 1)) if sent else []
+                reduced += self._scattered(gradients, behind)
+                program, gathered = self._kinds[again.kind], self._gathered(gradients, behind, back=True)
                 ops += _in_layer(program.backward(again, gathered, reduced), "backward", number)
             ops += self._layer.first(back=True) if begins else []
         return self._program(ops, self._syncs, self._costs.straggler())
@@ -163,19 +165,20 @@ class _Builder:
 
     def _exposed(self, gradients: Gradients, *, back: bool) -> float:
         """Share of a pass's gathers and scatters (sharded parameters) that computing does not hide."""
-        total = gradients.gathered + (gradients.reduced if back else 0.0)
+        total = gradients.gathered_behind + gradients.reduced if back else gradients.gathered
         beside = min(total, gradients.hidden if back else gradients.hidden_ahead)
         return (total - beside + gradients.contention * beside) / total if total else 0.0
 
     def _gathered(self, gradients: Gradients, layers: int, *, back: bool) -> Op | None:
         if not gradients.always or self._layout.size("dp") == 1:
             return None
-        size = gradients.gathered_bytes / max(layers, 1)
+        seconds = gradients.gathered_behind if back else gradients.gathered
+        size = gradients.gathered_bytes * seconds / gradients.gathered / max(layers, 1)
         return collective(
             "parameters.gather",
             "all_gather",
             "dp",
-            gradients.gathered / max(layers, 1),
+            seconds / max(layers, 1),
             size,
             block=self._exposed(gradients, back=back),
         )
