@@ -183,7 +183,7 @@ def test_more_trained_layers_never_need_less_nor_take_less_time(plans):
     def trained(plan: Plan, share: float, side: str) -> Plan:
         own, layers = plan.model.trained_layers, plan.model.num_layers
         count = share if share in (1, 2) and isinstance(share, int) else round(share * layers)
-        outside = own.outside or (("final_norm",) if not count else ())
+        outside = own.outside or ("final_norm",)
         return with_layers(plan, replace(own, **{"first": 0, "last": 0, "outside": outside, side: count}))
 
     for side in ("first", "last"):

@@ -45,7 +45,7 @@ def has_experts(plan, number):
 
 
 def weights(plan, settings, stage):
-    """Every weight on a device of a stage: (what an optimizer takes it for, elements, the layer or None)."""
+    """Every weight on a device of a stage: (what an optimizer takes it for, elements, the layer or None, what it is of)."""
     model, parallel = plan.model, plan.parallel
     h, t, last = model.hidden_size, parallel.tensor_parallel_size, parallel.pipeline_parallel_size - 1
     rows = model.vocab_size
@@ -55,70 +55,97 @@ def weights(plan, settings, stage):
     norm = [h, h] if model.norm == "layernorm" else [h]
     found = []
     if stage == 0:
-        found.append(("table", rows * h / t, None))
-        found.append(("small", model.max_position_embeddings * h, None))
-        found += [("small", size, None) for size in norm if model.embedding_norm]
+        found.append(("table", rows * h / t, None, "embedding"))
+        found.append(("small", model.max_position_embeddings * h, None, "embedding"))
+        found += [("small", size, None, "embedding") for size in norm if model.embedding_norm]
     if stage == last:
-        found += [("small", size, None) for size in norm]
+        found += [("small", size, None, "final_norm") for size in norm]
         if not (model.tied_embeddings and stage == 0):
-            found.append(("table", rows * h / t, None))
+            found.append(("table", rows * h / t, None, "head"))
         if model.num_mtp_layers and stage > 0 and not model.tied_embeddings:
-            found.append(("table", rows * h / t, None))
+            found.append(("table", rows * h / t, None, "head"))
         for _ in range(model.num_mtp_layers):
-            found.append(("matrix", 2 * h * h / t, None))
-            found += [("small", size, None) for _ in ("hidden state", "embedding", "output") for size in norm]
+            found.append(("matrix", 2 * h * h / t, None, "further"))
+            found += [("small", size, None, "further") for _ in ("hidden state", "embedding", "output") for size in norm]
     for (_, where), numbers in layer_numbers(plan).items():
         for number in numbers if where == stage else ():
-            found += [(kind, size, number) for kind, size in _layer_weights(plan, has_experts(plan, number))]
+            found += [(kind, size, number, own) for own, kind, size in _layer_weights(plan, has_experts(plan, number))]
     return found
 
 
+def trained_numbers(plan):
+    """The layers of which something is trained."""
+    layers, own = plan.model.num_layers, plan.model.trained_layers
+    if own is None:
+        return range(layers)
+    return range(own.first) if own.first else range(layers - own.last, layers)
+
+
+def is_trained(plan, weight):
+    kind, _, number, own = weight
+    trained = plan.model.trained_layers
+    if trained is None:
+        return kind == "adapter" or not plan.model.adapters
+    if number is None:
+        return own in trained.outside
+    return own in trained.parts and number in trained_numbers(plan)
+
+
+def has_backward(plan, where, number):
+    """Whether something trained lies in a layer or below it, or its stage receives what asks for a gradient."""
+    trained = plan.model.trained_layers
+    if trained is None or where != (0, 0) or trained.input_gradients or "embedding" in trained.outside:
+        return True
+    return any(number >= lower for lower in trained_numbers(plan))
+
+
 def _layer_weights(plan, mixed):
+    """Every weight of a layer: what it is of, what an optimizer takes it for, elements."""
     model, parallel = plan.model, plan.parallel
     h, t, d, a = model.hidden_size, parallel.tensor_parallel_size, model.head_size, model.num_attention_heads
     norm = [h, h] if model.norm == "layernorm" else [h]
     for _ in ("attention_norm", "ffn_norm"):
         for size in norm:
-            yield "small", size
+            yield "norms", "small", size
     if model.query_key_norm:
-        yield "small", d
-        yield "small", d
+        yield "attention", "small", d
+        yield "attention", "small", d
     if model.kv_lora_rank:
         q, r, n = model.query_lora_rank, model.kv_lora_rank, model.nope_head_size
         o, w = model.rope_head_size, model.value_head_size
         if q:
-            yield "matrix", h * q
-            yield "small", q
-        yield "matrix", (q or h) * (a / t) * (n + o)
-        yield "matrix", h * (r + o)
-        yield "small", r
-        yield "matrix", r * (a / t) * (n + w)
-        yield "matrix", (a / t) * w * h
+            yield "attention", "matrix", h * q
+            yield "attention", "small", q
+        yield "attention", "matrix", (q or h) * (a / t) * (n + o)
+        yield "attention", "matrix", h * (r + o)
+        yield "attention", "small", r
+        yield "attention", "matrix", r * (a / t) * (n + w)
+        yield "attention", "matrix", (a / t) * w * h
     else:
-        yield "matrix", h * d * a / t
+        yield "attention", "matrix", h * d * a / t
         for _ in ("key", "value"):
-            yield "matrix", h * d * max(model.num_key_value_heads / t, 1)
-        yield "matrix", d * a / t * h
+            yield "attention", "matrix", h * d * max(model.num_key_value_heads / t, 1)
+        yield "attention", "matrix", d * a / t * h
     if model.adapters:
-        yield from _adapter_weights(model, t)
+        yield from (("attention", *one) for one in _adapter_weights(model, t))
     if model.bias != "none":
-        yield "small", d * (a + 2 * model.num_key_value_heads) / t
+        yield "attention", "small", d * (a + 2 * model.num_key_value_heads) / t
     if model.bias in ("attention", "all"):
-        yield "small", h
+        yield "attention", "small", h
     if not mixed:
-        yield from _ffn_weights(model, model.ffn_hidden_size / t, "matrix")
+        yield from (("feed_forward", *one) for one in _ffn_weights(model, model.ffn_hidden_size / t, "matrix"))
         return
-    yield "small", h * model.num_experts
+    yield "feed_forward", "small", h * model.num_experts
     if model.shared_expert_gate:
-        yield "small", h
+        yield "feed_forward", "small", h
     if model.router_bias:
-        yield "small", model.num_experts
+        yield "feed_forward", "small", model.num_experts
     for _ in range(model.num_experts // parallel.expert_parallel_size):
         for _, size in _ffn_weights(model, model.expert_ffn_hidden_size / (parallel.expert_tensor_parallel_size or t), "expert"):
-            yield "expert", size
+            yield "feed_forward", "expert", size
     if model.num_shared_experts:
         width = model.num_shared_experts * (model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size)
-        yield from _ffn_weights(model, width / t, "matrix")
+        yield from (("feed_forward", *one) for one in _ffn_weights(model, width / t, "matrix"))
 
 
 def _adapter_weights(model, t):
@@ -162,21 +189,22 @@ def static(plan, settings, stage):
     same_experts = max(1.0, shards * parallel.tensor_parallel_size / (parallel.expert_parallel_size * inner)) if shards > 1 else 1.0
     found, layers = Counter(), Counter()
     every = list(weights(plan, settings, stage))
-    trained = [one for one in every if one[0] == "adapter" or not plan.model.adapters]
+    trained = [one for one in every if is_trained(plan, one)]
     divided = trained if settings.shares_weights else every
-    total = sum(size for _, size, _ in divided)
-    parts = sum(size / (same_experts if kind == "expert" else shards) for kind, size, _ in divided)
-    for kind, size, number in every:
+    total = sum(size for _, size, *_ in divided)
+    parts = sum(size / (same_experts if kind == "expert" else shards) for kind, size, *_ in divided)
+    for weight in every:
+        kind, size, number, _ = weight
         owners = same_experts if kind == "expert" else shards
-        is_divided = in_parts and (kind, size, number) in divided
+        is_divided = in_parts and weight in divided
         found["static/parameters"] += size * width / (owners if is_divided else 1)
         # What every device holds whole is not gathered.
-        if number is not None and kind in ("matrix", "expert", "adapter") and (kind, size, number) in divided:
+        if number is not None and kind in ("matrix", "expert", "adapter") and weight in divided:
             layers[number] += size
         if kind in ("matrix", "expert") and work.dtype == "float8":
             # The share of what is stored in parts is that of the mean weight.
             found["static/parameters"] += size * settings.float8_copy_bytes * (parts / total if is_divided else 1)
-        if (kind, size, number) not in trained:
+        if weight not in trained:
             continue
         found["static/gradients"] += size * BYTES[optimizer.gradient_dtype] / (owners if shares_gradients else 1)
         found["static/gradients"] += size * optimizer.gradient_accumulation_bytes_per_parameter
@@ -188,16 +216,18 @@ def static(plan, settings, stage):
     if in_parts and level < 3:
         found["dynamic/gathered_parameters"] = (total - parts) * compute
     elif in_parts:
-        tables = sum(size for kind, size, _ in every if kind == "table") if settings.framework == "fsdp" else 0
+        tables = sum(size for kind, size, *_ in every if kind == "table") if settings.framework == "fsdp" else 0
         found["dynamic/gathered_parameters"] = min(total, tables + 2 * max(layers.values(), default=0)) * compute
-    return found, sum(size for _, size, _ in trained)
+    return found, sum(size for _, size, *_ in trained)
 
 
-def inputs(plan, settings, *targets):
+def inputs(plan, settings, number, *targets):
     """Bytes an element that products of these targets keep of their input: the value itself, and a copy for each adapter."""
     (e, i), adapters = widths(plan, settings), plan.model.adapters
     if adapters is None:
-        return i, 0
+        of = "feed_forward" if {"gate", "down"} & {*targets} else "attention"
+        is_frozen = plan.model.trained_layers and not is_trained(plan, ("matrix", 0, number, of))
+        return 0 if is_frozen and settings.framework != "deepspeed" else i, 0
     taking = [target for target in adapters.targets if target in targets]
     itself = i if settings.framework == "deepspeed" else 0
     if settings.framework in ("deepspeed", "fsdp"):
@@ -213,8 +243,9 @@ def inner_values(plan, part, *targets):
             yield Tensor(part, tokens(plan) * plan.model.adapters.rank * e, ())
 
 
-def saved(plan, settings, mixed):
+def saved(plan, settings, number, *, mixed=None):
     """The tensors that the forward pass of a layer leaves for its backward pass, in order."""
+    mixed = has_experts(plan, number) if mixed is None else mixed
     model, work, parallel = plan.model, plan.workload, plan.parallel
     (e, i), t, a = widths(plan, settings), parallel.tensor_parallel_size, model.num_attention_heads
     n = tokens(plan)
@@ -226,7 +257,7 @@ def saved(plan, settings, mixed):
         yield Tensor("norm", 2 * stream, (f"{name}.cast",), cast_up=True) if wide else Tensor("norm", stream, makers)
         whole = n * model.hidden_size * e if settings.keeps_gathered_inputs else stream
         names = (f"{name}.rcast", f"{name}.norm") if settings.keeps_norm_in_fp32 else (f"{name}.norm",)
-        itself, copies = inputs(plan, settings, *targets) if targets else (i, 0)
+        itself, copies = inputs(plan, settings, number, *targets) if targets else (i, 0)
         kept, own = whole * (itself + copies) / e, (stream * itself + whole * copies) / e
         yield Tensor(part, kept, names, own=own, cast_back=settings.keeps_norm_in_fp32)
 
@@ -252,7 +283,7 @@ def saved(plan, settings, mixed):
         if work.dropout:
             yield Tensor("attention", pairs, ("attention.attention_dropout",), core=True)
             yield Tensor("attention", pairs * e, ("attention.attention_dropout",), core=True)
-    itself, copies = inputs(plan, settings, "output")
+    itself, copies = inputs(plan, settings, number, "output")
     own = e if work.attention_kernel == "flash" and itself != e else 0  # what attention itself needs beside the projection's input
     yield Tensor("attention", n * a / t * value * (itself + copies + own), PROJECTED)
     yield from inner_values(plan, "attention", "query", "key", "value", "qkv", "output")
@@ -260,9 +291,9 @@ def saved(plan, settings, mixed):
         yield Tensor("attention", mine * model.hidden_size, ("attention.dropout",))
     yield from norm("ffn_norm", *(("experts", ("add",)) if mixed else ("ffn", ("add",), "gate", "up", "gate_up")))
     if mixed:
-        yield from _expert_tensors(plan, settings, n, mine)
+        yield from _expert_tensors(plan, settings, n, mine, number)
     else:
-        yield from _ffn_tensors(plan, settings, "ffn", n * model.ffn_hidden_size / t)
+        yield from _ffn_tensors(plan, settings, "ffn", n * model.ffn_hidden_size / t, number)
         yield from inner_values(plan, "ffn", "gate", "up", "gate_up", "down")
     if work.dropout:
         yield Tensor("ffn", mine * model.hidden_size, ("feed_forward.dropout",))
@@ -274,10 +305,10 @@ def widths(plan, settings):
     return e, 1 if plan.workload.dtype == "float8" and settings.keeps_float8_inputs else e
 
 
-def _ffn_tensors(plan, settings, part, values):
+def _ffn_tensors(plan, settings, part, values, number):
     model, (e, i) = plan.model, widths(plan, settings)
     size = values * e
-    i = sum(inputs(plan, settings, "down")) if part == "ffn" else i
+    i = sum(inputs(plan, settings, number, "down")) if part == "ffn" else i
     if not model.gated_ffn:
         yield Tensor(part, size, ("feed_forward.w1.matmul", "mlp.dense_h_to_4h.matmul"))
         yield Tensor(part, values * i, ("feed_forward.w1.activation", "mlp.activation"))
@@ -289,7 +320,7 @@ def _ffn_tensors(plan, settings, part, values):
     yield Tensor(part, values * i, ("feed_forward.mul",))
 
 
-def _expert_tensors(plan, settings, n, mine):
+def _expert_tensors(plan, settings, n, mine, number):
     model, parallel = plan.model, plan.parallel
     e, i = widths(plan, settings)
     t, h = parallel.tensor_parallel_size, model.hidden_size
@@ -300,11 +331,11 @@ def _expert_tensors(plan, settings, n, mine):
     sent = (mine * inner if parallel.sequence_parallel else n) * model.num_experts_per_token * load
     yield Tensor("experts", mine * model.num_experts * 8, ("feed_forward.router",))
     yield Tensor("experts", sent * h * i, ("feed_forward.dispatch",))
-    yield from _ffn_tensors(plan, settings, "experts", sent * model.expert_ffn_hidden_size / inner)
+    yield from _ffn_tensors(plan, settings, "experts", sent * model.expert_ffn_hidden_size / inner, number)
     yield Tensor("experts", sent * h * e, ("feed_forward.experts",))
     for _ in range(model.num_shared_experts):
         width = model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size
-        yield from _ffn_tensors(plan, settings, "experts", n * width / t)
+        yield from _ffn_tensors(plan, settings, "experts", n * width / t, number)
 
 
 def tokens(plan):
@@ -326,8 +357,10 @@ def left(tensor, patterns, *, core, gather):
     return tensor.own if gather and tensor.own else tensor.bytes
 
 
-def layer_keeps(plan, settings, where, place, mixed):
+def layer_keeps(plan, settings, where, place, number):
     """Bytes by part that the layer at a place (0: first) of a chunk keeps of one micro batch."""
+    if not has_backward(plan, where, number):
+        return {}
     recompute, (chunk, stage) = plan.recompute, where
     count = plan.stage_layers[chunk][stage]
     full = count if recompute.all_layers else min(count, _at(recompute.full_layers, chunk, stage))
@@ -340,7 +373,7 @@ def layer_keeps(plan, settings, where, place, mixed):
     patterns = [pattern for pattern, counts in recompute.operators.items() if place < _at(counts, chunk, stage)]
     gather = place < _at(recompute.communication, chunk, stage)
     found = Counter()
-    for tensor in saved(plan, settings, mixed):
+    for tensor in saved(plan, settings, number):
         found[tensor.part] += left(tensor, patterns, core=recompute.attention_core, gather=gather)
     return found
 
@@ -387,7 +420,7 @@ def stage_memory(plan, settings, stage, schedule="1f1b"):
         if where[1] == stage or (schedule == "dualpipe" and where[1] == mirrored):
             kept = Counter()
             for place, number in enumerate(numbers[where]):
-                kept.update(layer_keeps(plan, settings, where, place, has_experts(plan, number)))
+                kept.update(layer_keeps(plan, settings, where, place, number))
             chunks.append(kept)
     if schedule == "dualpipe" and mirrored < stage:
         chunks.reverse()
@@ -436,7 +469,7 @@ def stage_memory(plan, settings, stage, schedule="1f1b"):
 def _at_the_loss(plan, settings, stage, fixed):
     """Logits of every loss, less the gradients that FSDP has not made yet: all, before the only backward pass of a step."""
     model, parallel = plan.model, plan.parallel
-    rows = next(size for kind, size, _ in weights(plan, settings, stage) if kind == "table") / model.hidden_size
+    rows = next(size for kind, size, *_ in weights(plan, settings, stage) if kind == "table") / model.hidden_size
     logits = sum(tokens(plan) * rows * settings.logits_bytes_per_element for _ in range(1 + model.num_mtp_layers))
     shared = settings.framework == "fsdp" and parallel.optimizer_shard_size > 1 and parallel.optimizer_shard_level == 3
     only = plan.num_micro_batches == 1 and parallel.pipeline_parallel_size == 1
@@ -465,19 +498,23 @@ def _buffers(plan, settings, total, whole, stream):
 
 
 def _backward(plan, settings, stage, numbers):
-    """What the layer whose backward pass comes first makes besides what waits: the first layer of the last chunk."""
+    """What the layer whose backward pass comes first makes besides what waits: the first layer of the last chunk that has one."""
     chunk = plan.parallel.virtual_pipeline_parallel_size - 1
-    if not numbers[chunk, stage]:
+    behind = [number for number in numbers[chunk, stage] if has_backward(plan, (chunk, stage), number)]
+    if not behind:
         return {}
+    before = len(numbers[chunk, stage]) - len(behind)
     model, work, recompute = plan.model, plan.workload, plan.recompute
     e, t, n = 4 if work.dtype == "float32" else 2, plan.parallel.tensor_parallel_size, tokens(plan)
     # A chunk has experts in its backward pass if any of its layers has: the last one is the first that comes back.
-    mixed = has_experts(plan, numbers[chunk, stage][-1])
+    mixed = has_experts(plan, behind[-1])
+    # One of those that are trained, which makes most again; of a kind with experts if any has them.
+    own = [number for number in behind if number in trained_numbers(plan)] or behind
     stream = n * model.hidden_size * e / (t if plan.parallel.sequence_parallel else 1)
-    full = recompute.all_layers or _at(recompute.full_layers, chunk, stage) > 0
-    patterns = [pattern for pattern, counts in recompute.operators.items() if _at(counts, chunk, stage) > 0]
+    full = recompute.all_layers or _at(recompute.full_layers, chunk, stage) > before
+    patterns = [pattern for pattern, counts in recompute.operators.items() if _at(counts, chunk, stage) > before]
     again = 0.0
-    for tensor in saved(plan, settings, mixed):
+    for tensor in saved(plan, settings, own[-1], mixed=mixed):
         again += tensor.bytes - (0.0 if full else left(tensor, patterns, core=recompute.attention_core, gather=False))
     again -= stream if full else 0.0
     width = model.num_experts_per_token * model.expert_ffn_hidden_size if mixed else model.ffn_hidden_size

@@ -14,9 +14,9 @@ from perfkit.core.spec import OptimizerSpec, ParallelPlan, Plan, RecomputePlan, 
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import PRESETS, preset
 from tests.predict.memory.by_hand import stage_memory
-from tests.predict.random_plans import adapted_plans, random_plans
+from tests.predict.random_plans import adapted_plans, partly_frozen_plans, random_plans
 
-PLANS, ADAPTED = 240, 160
+PLANS, ADAPTED, FROZEN = 240, 160, 200
 
 
 def varied(plan, draw):
@@ -39,7 +39,7 @@ def varied(plan, draw):
 def cases():
     draw = random.Random(22)
     frameworks = itertools.cycle([*PRESETS, "megatron"])
-    drawn = [*random_plans(PLANS, seed=7), *adapted_plans(ADAPTED, seed=7)]
+    drawn = [*random_plans(PLANS, seed=7), *adapted_plans(ADAPTED, seed=7), *partly_frozen_plans(FROZEN, seed=8)]
     for plan, framework in zip(drawn, frameworks, strict=False):
         settings = preset(framework, draw.choice(("", "H100-80GB-SXM")))
         settings = replace(settings, expert_imbalance=draw.choice((1.0, 1.3)), keeps_score_buffer=draw.random() < 0.2)
@@ -59,7 +59,7 @@ def assert_same(plan, settings, schedule="1f1b"):
             assert parts.parts[path] == pytest.approx(amount, rel=1e-9, abs=1), path
 
 
-@pytest.mark.parametrize("number", range(0, PLANS + ADAPTED, 8))
+@pytest.mark.parametrize("number", range(0, PLANS + ADAPTED + FROZEN, 8))
 def test_every_leaf_of_random_plans_is_that_of_the_second_derivation(number):
     for plan, settings in CASES[number : number + 8]:
         assert_same(plan, settings)

@@ -14,6 +14,7 @@ from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.workload import Workload
 from perfkit.predict.estimate import efficiency_of, estimate
 from perfkit.predict.plans.balance.from_plan import balanced, problem_of_plan
@@ -64,7 +65,13 @@ def chosen() -> dict[str, Plan]:
     uneven = Plan(model=mixed, workload=work, parallel=hand, recompute=RecomputePlan(full_layers=((10, 2),)), hardware=device)
     adapters = Adapters(rank=16, targets=("query", "key", "value", "output", "gate", "up", "down"))
     adapted = replace(core, model=replace(core.model, adapters=adapters), recompute=RecomputePlan())
+    frozen = {
+        text: replace(core, model=replace(core.model, trained_layers=TrainedLayers.of(text)), recompute=RecomputePlan())
+        for text in ("last 10, head", "first 12", "last 4, attention, input_gradients")
+    }
     return {
+        **frozen,
+        "frozen experts": replace(uneven, model=replace(mixed, trained_layers=TrainedLayers.of("last 3"))),
         "adapters": adapted,
         "core and swap": core,
         "core again": replace(core, recompute=RecomputePlan(attention_core=True)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,24 +27,51 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class TypePlan:
-    """A type of layers: the plan if all of its layers were such ones, its name, and how many there are."""
+    """A type of layers: the plan if all of its layers were such ones, its name, and how many there are.
+
+    `kind` is the place of such layers among `CostColumns.kinds`.
+    """
 
     plan: Plan
     name: str
     count: int
+    kind: int = 0
 
 
 def types_of(plan: Plan) -> list[TypePlan]:
-    """The types of a plan's layers in their order: leading dense layers, then those with experts."""
+    """The types of a plan's layers in their order: leading dense layers, then those with experts; frozen ones apart.
+
+    Frozen layers are taken to have a backward pass, as all have that do not stand in the first position.
+    """
+    model, trained = plan.model, plan.model.trained_layers
+    found = _types_of(plan)
+    if trained is None:
+        return found
+    begin = 0 if trained.first else model.num_layers - trained.last
+    every = replace(trained, first=0, last=model.num_layers)
+    none = replace(trained, first=0, last=0, outside=trained.outside or ("final_norm",), input_gradients=True)
+    parts, start = [], 0
+    for one in found:
+        end = start + one.count
+        borders = sorted({start, end, *(border for border in (begin, begin + trained.count) if start < border < end)})
+        for first, last in pairwise(borders):
+            is_trained = begin <= first < begin + trained.count
+            own = replace(one.plan, model=replace(one.plan.model, trained_layers=every if is_trained else none))
+            name, kind = (one.name, one.kind) if is_trained else (f"frozen {one.name}", one.kind + 2)
+            parts.append(TypePlan(own, name, last - first, kind))
+        start = end
+    return parts
+
+
+def _types_of(plan: Plan) -> list[TypePlan]:
     model = plan.model
     if not model.num_experts:
         return [TypePlan(plan, "layer", model.num_layers)]
     # Counts of layers hold for the layout that they were made for.
     alike = replace(plan, parallel=replace(plan.parallel, layers_per_stage=None), recompute=core_again(plan))
-    mixed = TypePlan(
-        replace(alike, model=replace(model, num_dense_layers=0)), "expert layer", model.num_layers - model.num_dense_layers
-    )
-    return [one for one in (TypePlan(dense_of(alike), "dense layer", model.num_dense_layers), mixed) if one.count]
+    dense = TypePlan(dense_of(alike), "dense layer", model.num_dense_layers, kind=1)
+    mixed = replace(alike, model=replace(model, num_dense_layers=0))
+    return [one for one in (dense, TypePlan(mixed, "expert layer", model.num_layers - dense.count)) if one.count]
 
 
 def core_again(plan: Plan) -> RecomputePlan:
@@ -72,7 +100,7 @@ class StagePrices:
         for index, part in enumerate(types):
             for kind in KINDS:
                 own = np.zeros((len(columns.kinds), len(AMOUNTS)))
-                own[len(columns.kinds) - 1 if part.name == "dense layer" else 0] = _layer(part.plan, kind, select)
+                own[min(part.kind, len(columns.kinds) - 1)] = _layer(part.plan, kind, select)
                 amounts[index, kind] = own.ravel()
             if (amounts[index, "comm"] == amounts[index, "none"]).all():
                 del amounts[index, "comm"], amounts[index, "both"]
@@ -96,8 +124,8 @@ class StagePrices:
     def ends(self) -> tuple[EndPart, EndPart]:
         """Embedding and head: what the first and last stage compute besides their layers."""
         work = micro_batch_work(self.columns, self.efficiency)
-        share = float(work.forward_share[0])
-        return self._end(float(work.embedding[0]), share), self._end(float(work.head.total[0]), share)
+        embedding, head = (float(share[0]) for share in (work.embedding_share, work.head_share))
+        return self._end(float(work.embedding[0]), embedding), self._end(float(work.head.total[0]), head)
 
     def besides_ns(self, plan: Plan, layout: Layout, plain: Evaluator) -> tuple[tuple[tuple[tuple[int, ...], ...], ...], int]:
         """What the passes of every position of a plan take beyond `plain` prices of its layout, and what follows the pipeline."""
