@@ -285,7 +285,9 @@ SIMULATED = {
     "sharded parameters": plan_of(of("llama2-7b", "last 4, head"), data_parallel_size=8, level=3),
     "stages": plan_of(of("llama2-7b", "last 10"), data_parallel_size=2, pipeline_parallel_size=4),
     "stages, first": plan_of(of("llama2-7b", "first 10, embedding"), data_parallel_size=2, pipeline_parallel_size=4),
-    "experts": plan_of(of("mixtral-8x7b", "last 4, attention"), data_parallel_size=4, tensor_parallel_size=2, expert_parallel_size=4),
+    "experts": plan_of(
+        of("mixtral-8x7b", "last 4, attention"), data_parallel_size=4, tensor_parallel_size=2, expert_parallel_size=4
+    ),
 }
 
 

@@ -37,7 +37,7 @@ ESCAPE = re.compile(r"\\.|\(\?:")
 
 def matched(pattern: str, model: ModelSpec) -> list[Target]:
     """The matrices that a pattern names in all layers; none where it is not counted."""
-    if not _is_short(pattern) or model.num_layers > MOST_LAYERS:
+    if not is_short(pattern) or model.num_layers > MOST_LAYERS:
         return []
     words = re.findall(r"[A-Za-z_]\w*", ESCAPE.sub(" ", EXCLUDED.sub("", pattern)))
     if any(word not in WORDS for word in words):
@@ -59,7 +59,7 @@ def matched(pattern: str, model: ModelSpec) -> list[Target]:
     return [target for target in dict.fromkeys(found) if not set(PACKED.get(target, ())) & set(found)]
 
 
-def _is_short(pattern: str) -> bool:
+def is_short(pattern: str) -> bool:
     """Whether a pattern is held against a name at once, however few it matches."""
     if len(pattern) > LONGEST or REPEATED_GROUP.search(pattern):
         return False

@@ -17,6 +17,7 @@ from perfkit.config.dialects._adapters import Named, with_adapters
 from perfkit.config.dialects._deepspeed_engine import OPTIMIZERS
 from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Section, shown
+from perfkit.config.dialects._trained_layers import Frozen, Rule
 from perfkit.config.dialects._trainer_sharing import Sharing, sharing_of, with_settings_beside
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
@@ -25,6 +26,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
+from perfkit.core.texts import say
 
 USUAL_DEVICES = 8
 LORA = "LoraConfig"
@@ -78,7 +80,7 @@ class Job:
     loaded and kept, `dtype` that of layers, `devices` how many there are where nothing counts them, `batch` the samples of
     a device at a time. `adapters` says where those that are trained are stated (None: all weights are), `method` is the key by
     which the program would have been told so, if it was not, and `frozen_as_layers` that frozen weights are kept in the precision
-    of layers.
+    of layers. `frozen` finds which layers are trained, by keys that are `asked` once they are counted.
     """
 
     dialect: str
@@ -91,6 +93,8 @@ class Job:
     adapters: Named | None = None
     method: str = ""
     frozen_as_layers: bool = False
+    frozen: Rule | None = None
+    asked: tuple[str, ...] = ()
 
 
 def plan_of(options: Section, job: Job) -> Plan:
@@ -99,7 +103,7 @@ def plan_of(options: Section, job: Job) -> Plan:
     reading = options.reading
     named = options.word(*MODEL, default="")
     found = model_beside(reading, MODEL[0], "" if "$" in named else named)
-    adapted = _adapted(options, found[0], job) if found else None
+    adapted, frozen = _trained(options, found[0], job) if found else (None, None)
     sharing = sharing_of(options, job.batch)
     engine = sharing.engine
     tensor = max(options.positive_int("tp_size", default=1), engine.tensor if engine else 1)
@@ -127,13 +131,15 @@ def plan_of(options: Section, job: Job) -> Plan:
         reading.default("optimizer_shard_size", told)
     dtype = _dtype(options, job.dtype, sharing)
     kernel = _kernel(options)
-    trains_adapters = adapted is not None and adapted.adapters is not None
-    stored = dtype if trains_adapters and job.frozen_as_layers and dtype != "float8" else job.stored
-    optimizer = reading.build(lambda: _optimizer(options, stored, dtype, sharing, adapted=trains_adapters))
+    has_adapters = adapted is not None and adapted.adapters is not None
+    stored = dtype if (has_adapters or frozen) and job.frozen_as_layers and dtype != "float8" else job.stored
+    apart = has_adapters or (frozen is not None and job.frozen_as_layers and job.stored == "float32")
+    optimizer = reading.build(lambda: _optimizer(options, stored, dtype, sharing, adapted=apart))
     reading.stop_if_problems()
     assert found is not None
     _, sequence = found
     shards = min(replicas, inside or replicas) * context
+    stated = RecomputePlan(all_layers=job.repeats or sharing.repeats)
     document = reading.annotated(job.dialect, options.values)
     return reading.plan(
         model=adapted,
@@ -159,13 +165,23 @@ def plan_of(options: Section, job: Job) -> Plan:
                 optimizer_shard_level=max(1, sharing.level),
             )
         ),
-        recompute=RecomputePlan(all_layers=job.repeats or sharing.repeats),
+        recompute=frozen.recompute(stated) if frozen else stated,
         optimizer=optimizer,
         software=SoftwareSpec(framework=sharing.framework or "fsdp", overlap_dp=engine.overlap if engine else True),
         document=replace(
             document, unread=(*document.unread, *sharing.unread), unknown=(*document.unknown, *sharing.unknown)
         ),
     )  # fmt: skip
+
+
+def _trained(options: Section, model: ModelSpec, job: Job) -> tuple[ModelSpec, Frozen | None]:
+    """The model with the adapters or the layers that are trained, if that is what the job does and all of it is known."""
+    frozen = job.frozen(options, model, repeats=job.repeats) if job.frozen else None
+    if frozen is None:
+        return _adapted(options, model, job), None
+    options.asked(*job.asked)
+    options.reading.note(say("{layers} of the layers are trained, all other weights are frozen", layers=str(frozen.trained)))
+    return replace(model, trained_layers=frozen.trained), frozen
 
 
 def _adapted(options: Section, model: ModelSpec, job: Job) -> ModelSpec:

@@ -42,7 +42,16 @@ LAUNCHED_WITH = (
     *("fsdp_activation_checkpointing", "fsdp_reshard_after_forward"),
 )
 """What a launch line says for a file of arguments, in torchrun's, DeepSpeed's and accelerate's words."""
-LISTS = frozenset({"lora_target_modules", "target_modules", "modules_to_save", "lora_modules_to_save"})
+LISTS = frozenset(
+    {
+        "lora_target_modules",
+        "target_modules",
+        "modules_to_save",
+        "lora_modules_to_save",
+        "freeze_parameters",
+        "trainable_parameters",
+    }
+)
 """Options of a script that take all words up to the next one."""
 SWITCHES = {"true": True, "false": False, "yes": True, "no": False}
 

@@ -14,6 +14,7 @@ from perfkit.config.dialects import _trainer_text as forms
 from perfkit.config.dialects._accelerate_launch import launched
 from perfkit.config.dialects._adapters import Named
 from perfkit.config.dialects._section import Reading, Section, shown
+from perfkit.config.dialects._trained_layers import OF_SWIFT, of_swift
 from perfkit.config.dialects._trainer_plan import DTYPES, LORA, USUAL_DEVICES, Job, length_of, plan_of
 from perfkit.config.dialects._trainer_plan import settings as common
 from perfkit.config.dialects._yaml_values import nested
@@ -92,6 +93,8 @@ def read(document: Document) -> Plan:
         batch=1 if swift else 8,
         adapters=_adapters(options, swift=swift),
         method="train_type" if unsaid else "",
+        frozen=of_swift if swift and [options.values.get(key) for key in METHODS if options.has(key)] == ["full"] else None,
+        asked=(*METHODS, *OF_SWIFT),
     )
     return plan_of(options, job)
 

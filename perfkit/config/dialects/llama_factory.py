@@ -15,11 +15,13 @@ from perfkit.config.dialects import _trainer_text as forms
 from perfkit.config.dialects._accelerate_launch import launched
 from perfkit.config.dialects._adapters import Named, modules_of
 from perfkit.config.dialects._section import Reading, Section, shown
+from perfkit.config.dialects._trained_layers import extra_modules, layer_modules, of_llama_factory
 from perfkit.config.dialects._trainer_plan import Job, length_of, plan_of
 from perfkit.config.dialects._trainer_plan import settings as common
 from perfkit.config.dialects._yaml_values import new_file
 from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.texts import say
 
 OWN = re.compile(
@@ -80,6 +82,8 @@ def read(document: Document) -> Plan:
         adapters=ADAPTERS if method in ("", "lora") else None,
         method="" if method else "finetuning_type",
         frozen_as_layers=True,
+        frozen=of_llama_factory if method == "freeze" else None,
+        asked=("finetuning_type", *OF_FREEZE, *OF_LORA),
     )
     return plan_of(options, job)
 
@@ -101,7 +105,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         **common(plan),
         **_method(plan),
         ("cutoff_len",): plan.workload.seq_length,
-        ("disable_gradient_checkpointing",): not plan.recompute.all_layers,
+        ("disable_gradient_checkpointing",): not _repeats(plan),
         **({("pure_bf16",): True} if apart else {}),
         **({("flash_attn",): "disabled"} if not flash else {}),
         **({("fp8",): True} if plan.workload.dtype == "float8" else {}),
@@ -110,11 +114,26 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
 
 def _method(plan: Plan) -> dict[tuple[str, ...], Any]:
     """What is trained; rank and targets have no place where all weights are."""
-    adapters = plan.model.adapters
-    if adapters is None:
-        return {("finetuning_type",): "full"}
-    stated = {"finetuning_type": "lora", "lora_rank": adapters.rank, "lora_target": ",".join(modules_of(adapters))}
+    adapters, trained = plan.model.adapters, plan.model.trained_layers
+    if trained:
+        stated: dict[str, Any] = {
+            "finetuning_type": "freeze",
+            "freeze_trainable_layers": trained.last or -trained.first,
+            "freeze_trainable_modules": ",".join(layer_modules(trained)),
+            "freeze_extra_modules": ",".join(extra_modules(trained, tied=plan.model.tied_embeddings)) or None,
+        }
+    elif adapters:
+        stated = {"finetuning_type": "lora", "lora_rank": adapters.rank, "lora_target": ",".join(modules_of(adapters))}
+    else:
+        stated = {"finetuning_type": "full"}
     return {(key,): value for key, value in stated.items()}
+
+
+def _repeats(plan: Plan) -> bool:
+    """Whether layers are computed again: all, or the first ones, which are trained, and none of those behind."""
+    trained = plan.model.trained_layers
+    of_first = trained is not None and trained.first > 0 and plan.recompute == RecomputePlan(full_layers=((trained.first,),))
+    return plan.recompute.all_layers or of_first
 
 
 def new(changes: Changes) -> str:

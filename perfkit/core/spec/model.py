@@ -188,5 +188,7 @@ class ModelSpec:
         if self.tied_embeddings and trained.trains("embedding") != trained.trains("head"):
             problems.append(f"trained_layers = {str(trained)!r}: embedding and head are one table (tied_embeddings); name both")
         unequal = {"num_mtp_layers": self.num_mtp_layers, "residual_streams": self.residual_streams, "compressed": self.compressed}
-        problems += [f"trained_layers: frozen layers of a model with {name} are not counted" for name, has in unequal.items() if has]
+        problems += [
+            f"trained_layers: frozen layers of a model with {name} are not counted" for name, has in unequal.items() if has
+        ]
         return problems

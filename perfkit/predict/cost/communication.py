@@ -104,4 +104,8 @@ def _trained_shares(model: ModelSpec, trained: TrainedLayers) -> tuple[float, fl
     layers, mixed = model.num_layers, expert_layers(model)
     leading, behind = trained.dense(layers, layers - mixed)["trained"]
     inner = float(trained.trains("feed_forward"))
-    return trained.trains("attention") * trained.count / layers, inner * leading / max(1, layers - mixed), inner * behind / max(1, mixed)
+    return (
+        trained.trains("attention") * trained.count / layers,
+        inner * leading / max(1, layers - mixed),
+        inner * behind / max(1, mixed),
+    )

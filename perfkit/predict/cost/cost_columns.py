@@ -238,12 +238,18 @@ def _adapters(plans: PlanColumns) -> dict[str, Number]:
 def _trained(plans: PlanColumns) -> dict[str, Number]:
     """What of every plan is trained; of layers what those have that are."""
     all_weights, own = where(plans.adapters.flags(bool), 0.0, 1.0), plans.trained_layers
-    names = {"attention_trained": "attention", "ffn_trained": "feed_forward", "embedding_trained": "embedding", "head_trained": "head"}
+    names = {
+        "attention_trained": "attention",
+        "ffn_trained": "feed_forward",
+        "embedding_trained": "embedding",
+        "head_trained": "head",
+    }
     if not any_of(own.flags(bool)):
         none = alike(0.0, plans.hidden_size)
         return dict.fromkeys(names, all_weights) | {"backward": none + 1.0, "shares_trained": none}
     parts = {
-        name: all_weights * own.numbers(lambda layers, part=part: layers is None or layers.trains(part)) for name, part in names.items()
+        name: all_weights * own.numbers(lambda layers, part=part: layers is None or layers.trains(part))
+        for name, part in names.items()
     }
     shares = plans.program.is_("mindspore") & own.flags(bool)
     return parts | {"backward": alike(1.0, plans.hidden_size), "shares_trained": where(shares, 1.0, 0.0)}

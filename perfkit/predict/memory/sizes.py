@@ -191,7 +191,9 @@ def of_plan(plan: Plan, settings: MemorySettings) -> tuple[Kind, Sizes]:
     """One plan: its kind, and its numbers as plain floats."""
     said = {name: of(value) for (name, (_, of)), value in zip(KIND.items(), _kind_of(plan), strict=True)}
     words = (float(of(word)) for (_, of), word in zip(WORDS.values(), _words_of(plan), strict=True))
-    kind = Kind(**said, settings=settings, compressed=plan.model.compressed, adapters=plan.model.adapters, trained=plan.model.trained_layers)
+    kind = Kind(
+        **said, settings=settings, compressed=plan.model.compressed, adapters=plan.model.adapters, trained=plan.model.trained_layers
+    )
     return kind, Sizes(*map(float, _numbers_of(plan)), *words)
 
 

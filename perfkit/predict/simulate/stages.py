@@ -100,7 +100,9 @@ class _Builder:
             programs=programs,
             reduce=self._program(self._messages(gradients, reduced, sum(layers), "reduce")),
             norm=self._program([collective("gradients.norm", "all_reduce", "world", WORLD_S, 4)] if self._layout.world > 1 else []),
-            update=self._program([*self._layer.optimizer(every, number), *self._messages(gradients, gathered, sum(layers), "gather")]),
+            update=self._program(
+                [*self._layer.optimizer(every, number), *self._messages(gradients, gathered, sum(layers), "gather")]
+            ),
             layers=tuple(layers),
         )
 

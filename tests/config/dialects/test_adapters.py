@@ -151,7 +151,7 @@ per_device_train_batch_size: 1
         ("finetuning_type: lora\nfreeze_trainable_layers: 2\nfreeze_trainable_modules: all\n", {}),
         ("finetuning_type: lora\nlora_plus: 1\n", {"lora_plus": BESIDE_ADAPTERS}),
         ("finetuning_type: full\nfreeze_trainable_layers: 2\nuse_dora: true\n", {}),
-        ("finetuning_type: freeze\n", dict.fromkeys(("finetuning_type", "lora_rank"), SOME_TRAINED)),
+        ("finetuning_type: freeze\nuse_llama_pro: true\n", dict.fromkeys(("finetuning_type", "lora_rank"), SOME_TRAINED)),
         ("finetuning_type: lora\nfreeze_language_model: true\n", {"freeze_language_model": SOME_TRAINED}),
     ],
 )
