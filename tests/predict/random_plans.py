@@ -8,12 +8,12 @@ from dataclasses import replace
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.adapters import Adapters
-from perfkit.core.spec.trained import LAYER_PARTS, OUTSIDE, TrainedLayers
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.trained import LAYER_PARTS, OUTSIDE, TrainedLayers
 from perfkit.core.spec.workload import Workload
 
 DEVICES = ("A100-80GB-SXM", "H100-80GB-SXM", "Ascend-910B2", "Ascend-910A")

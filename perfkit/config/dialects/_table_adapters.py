@@ -72,6 +72,7 @@ def wrongly_trained(plans: PlanColumns) -> Flags:
     if not stated.any():
         return stated
     wrong = (own.numbers(lambda layers: layers.count if layers else 0) > plans.num_layers) | plans.adapters.flags(bool)
-    wrong |= plans.tied_embeddings & own.flags(lambda layers: bool(layers) and layers.trains("embedding") != layers.trains("head"))
+    one_side = own.flags(lambda layers: layers is not None and layers.trains("embedding") != layers.trains("head"))
+    wrong |= plans.tied_embeddings & one_side
     wrong |= (plans.num_mtp_layers > 0) | (plans.residual_streams > 0) | plans.compressed.flags(bool)
     return stated & wrong

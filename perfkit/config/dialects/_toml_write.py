@@ -1,4 +1,4 @@
-"""Writing perfkit TOML: every field of a plan, or the catalogue's name where a part is its entry; what of a model is trained stands apart."""
+"""Writing perfkit TOML: every field of a plan, or the catalogue's name where a part is its entry; what is trained stands apart."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _catalogued(part: Any) -> bool:
         if isinstance(part, HardwareSpec):
             return part == catalog.hardware_named(name)
         if isinstance(part, ModelSpec):
-            part = replace(part, **dict.fromkeys(TRAINED))
+            part = replace(part, adapters=None, trained_layers=None)
         return bool(name) and part == catalog.find_model(name)
     except InputError:
         return False

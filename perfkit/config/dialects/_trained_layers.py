@@ -59,7 +59,7 @@ class Frozen:
 class Rule(Protocol):
     """What finds the layers that a program trains; None where none are frozen, or they are not counted."""
 
-    def __call__(self, options: Section, model: ModelSpec, *, repeats: bool) -> Frozen | None: ...  # noqa: D102
+    def __call__(self, options: Section, model: ModelSpec, *, repeats: bool) -> Frozen | None: ...
 
 
 def of_llama_factory(options: Section, model: ModelSpec, *, repeats: bool) -> Frozen | None:
@@ -81,7 +81,7 @@ def of_llama_factory(options: Section, model: ModelSpec, *, repeats: bool) -> Fr
     blocks = [f".{layer}.{'' if module == 'all' else module}" for layer in range(first, first + count) for module in modules]
     found = _counted(model, {name for name in sizes if any(part in name for part in (*blocks, *extra))})
     if found is None or not repeats or found.skipped(model.num_layers) or found.count == model.num_layers or found.input_gradients:
-        return found and Frozen(found)
+        return None if found is None else Frozen(found)
     # Of the frozen layers that gradients pass none is computed again: counts of first layers say so of those behind.
     return Frozen(found, full_layers=found.first) if found.first else None
 
@@ -102,9 +102,10 @@ def of_swift(options: Section, model: ModelSpec, *, repeats: bool) -> Frozen | N
     frozen = {*_share(sizes, ratio, options), *_starting(sizes, values["freeze_parameters"]), *_matching(sizes, patterns[0])}
     trained = sizes.keys() - frozen | {*_starting(sizes, values["trainable_parameters"]), *_matching(sizes, patterns[1])}
     found = _counted(model, trained)
-    if found is None or found.trains("embedding"):
-        return found and Frozen(found)
-    return Frozen(replace(found, input_gradients=repeats or found.input_gradients))
+    if found is None:
+        return None
+    down = not found.trains("embedding") and (repeats or found.input_gradients)
+    return Frozen(replace(found, input_gradients=down))
 
 
 def extra_modules(trained: TrainedLayers, *, tied: bool) -> list[str]:
@@ -200,7 +201,7 @@ def _words(stated: Any) -> list[str]:
     return [str(word).strip() for word in words if str(word).strip()]
 
 
-def _pattern(stated: Any) -> re.Pattern[str] | None | bool:
+def _pattern(stated: Any) -> re.Pattern[str] | bool | None:
     """The regular expression of a text; False for one that is not held against names here."""
     if stated in OFF:
         return None
@@ -216,5 +217,5 @@ def _starting(names: Collection[str], stated: Any) -> list[str]:
     return [name for name in names if name.startswith(tuple(_words(stated)))]
 
 
-def _matching(names: Collection[str], pattern: re.Pattern[str] | None | bool) -> list[str]:
+def _matching(names: Collection[str], pattern: re.Pattern[str] | bool | None) -> list[str]:
     return [name for name in names if isinstance(pattern, re.Pattern) and pattern.search(name)]

@@ -22,7 +22,6 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.source import Source
 from perfkit.core.spec.adapters import Adapters
-from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec, Link, LinkKind
 from perfkit.core.spec.memory_limit import MemoryLimit
@@ -32,6 +31,7 @@ from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.workload import Workload
 from perfkit.core.units import parse_bytes
 

@@ -42,10 +42,10 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, PlanColumns, combined, program_of
 from perfkit.core.spec.adapters import Adapters
-from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spreadsheet import safe_cell
 
 SPLIT = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size")

@@ -36,9 +36,9 @@ class Span(NamedTuple):
 class TrainedLayers:
     """Trained are `parts` of the `first` or of the `last` layers, and what `outside` of the layers names; all else is frozen.
 
-    `attention` and `feed_forward` are their matrices with biases, norms of queries and keys, experts and router; `norms` those ahead
-    of both. `embedding` has positions and its own norm. With `input_gradients` the embedding's output asks for a gradient, so that
-    all layers have a backward pass (transformers, `enable_input_require_grads`). Raises InputError with every problem.
+    `attention` and `feed_forward` are their matrices with biases, norms of queries and keys, experts and router; `norms` are those
+    ahead of both. `embedding` has positions and its own norm. With `input_gradients` the embedding's output asks for a gradient,
+    so that all layers have a backward pass (transformers, `enable_input_require_grads`). Raises InputError with every problem.
     """
 
     first: int = 0
@@ -117,11 +117,12 @@ class TrainedLayers:
 
 @lru_cache(maxsize=4096)
 def _spans(trained: TrainedLayers, layers: Counts) -> tuple[tuple[Span, ...], ...]:
-    total, done, rows = sum(map(sum, layers)), 0, []
+    total, done = sum(map(sum, layers)), 0
+    rows: list[tuple[Span, ...]] = []
     start = 0 if trained.first else total - trained.last
     skipped = min(trained.skipped(total), layers[0][0])
     for row in layers:
-        spans = []
+        spans: list[Span] = []
         for count in row:
             begin, end = (min(max(border - done, 0), count) for border in (start, start + trained.count))
             spans.append(Span(0 if spans or rows else skipped, begin, end))

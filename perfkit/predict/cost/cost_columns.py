@@ -22,6 +22,7 @@ from perfkit.core.spec.workload import FEW_BITS
 from perfkit.predict.cost.flops import attended_beyond, attended_share
 from perfkit.predict.cost.releases import releases_before
 from perfkit.predict.cost.stage_layers import StageLayers, stage_layers
+from perfkit.predict.cost.trained_columns import adapter_columns, trained_columns
 
 ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0, "int8": 2.0, "float4": 2.0}
 """Bytes of an activation; they stay in 16 bits beside products of fewer."""
@@ -193,8 +194,8 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "attended": _attended(plans),
         "streams": plans.residual_streams,
         "tied": plans.tied_embeddings,
-        **_adapters(plans),
-        **_trained(plans),
+        **adapter_columns(plans),
+        **trained_columns(plans),
         "experts": plans.num_experts,
         "experts_per_token": plans.num_experts_per_token,
         "expert_ffn": plans.expert_ffn_hidden_size,
@@ -214,45 +215,6 @@ def _attended(plans: PlanColumns) -> Number:
         own = where(rows, maximum(own, packed.num_selected_layers + packed.num_pooled_layers), own)
     block = where(plans.attention_window > 0, FLASH_BLOCK, 0.0)
     return attended_share(plans.seq_length, plans.attention_window + block, own / layers) + beyond
-
-
-def _adapters(plans: PlanColumns) -> dict[str, Number]:
-    """Rank, number and widths of the adapters of a layer of every plan."""
-    rank = plans.adapters.numbers(lambda own: own.rank if own else 0)
-    count = plans.adapters.numbers(lambda own: len(own.targets) if own else 0)
-    inputs = outputs = weights = alike(0.0, plans.hidden_size)
-    for code, own in enumerate(plans.adapters.values):
-        if own is not None:
-            rows, split = plans.adapters.codes == code, own.widths(plans, plans.tensor_parallel_size)
-            inputs, outputs = (where(rows, *pair) for pair in zip(split, (inputs, outputs), strict=True))
-            weights = where(rows, own.weights(plans), weights)
-    return {
-        "adapter_rank": rank,
-        "adapter_count": count,
-        "adapter_inputs": inputs,
-        "adapter_outputs": outputs,
-        "adapter_weights": weights,
-    }
-
-
-def _trained(plans: PlanColumns) -> dict[str, Number]:
-    """What of every plan is trained; of layers what those have that are."""
-    all_weights, own = where(plans.adapters.flags(bool), 0.0, 1.0), plans.trained_layers
-    names = {
-        "attention_trained": "attention",
-        "ffn_trained": "feed_forward",
-        "embedding_trained": "embedding",
-        "head_trained": "head",
-    }
-    if not any_of(own.flags(bool)):
-        none = alike(0.0, plans.hidden_size)
-        return dict.fromkeys(names, all_weights) | {"backward": none + 1.0, "shares_trained": none}
-    parts = {
-        name: all_weights * own.numbers(lambda layers, part=part: layers is None or layers.trains(part))
-        for name, part in names.items()
-    }
-    shares = plans.program.is_("mindspore") & own.flags(bool)
-    return parts | {"backward": alike(1.0, plans.hidden_size), "shares_trained": where(shares, 1.0, 0.0)}
 
 
 def _packed(plans: PlanColumns) -> Iterator[tuple[Number, CompressedAttention]]:

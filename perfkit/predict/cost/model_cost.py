@@ -61,7 +61,7 @@ class ModelCost:
         text = f"{self.model.name or 'The model'}: {format_count(count)} parameters"
         if self.model.num_experts:
             text += f", {format_si(self.active_parameters.total, '')} of them active per token"
-        if self.model.adapters:
+        if self.model.adapters or self.model.trained_layers:
             text += f", {format_count(int(trained_params(self.model).total))} of them trained"
         text += f"; {format_si(self.training_flops.total, 'FLOP', 4)} per token in training."
         if self.model.hidden_size % self.model.num_attention_heads:

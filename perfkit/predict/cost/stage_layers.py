@@ -36,9 +36,9 @@ DECISIVE = tuple(name for name in FIELDS if name not in REPLICAS)
 class StageLayers:
     """Sums over the layers of every position: shape (amounts, chunks, stages).
 
-    Where dense layers lead in a model with experts, the amounts of these follow those of the layers with experts. With frozen layers
-    there are those of trained, frozen and skipped layers (`Again.way`), each of both kinds; the first `skipped` layers of the model
-    need no backward pass, though those of later positions have one.
+    Where dense layers lead in a model with experts, the amounts of these follow those of the layers with experts. With frozen
+    layers there are those of trained, frozen and skipped layers (`Again.way`), each of both kinds; the first `skipped` layers of
+    the model need no backward pass, though those of later positions have one.
     """
 
     amounts: Floats

@@ -49,7 +49,7 @@ class Load(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How layers lie: of every chunk (row) and stage (column), how many dense ones lead, and what of them is repeated or trained."""
+    """How layers lie: of every chunk (row) and stage (column), how many dense ones lead, what of them is repeated and trained."""
 
     layers: Counts
     num_dense_layers: int

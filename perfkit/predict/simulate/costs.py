@@ -53,7 +53,8 @@ class Kinds:
 class Gradients:
     """Data-parallel collectives of a stage in seconds: `hidden` of `reduced` and `gathered` can run beside the backward pass.
 
-    `gathered_behind` is what the backward pass gathers, which is less where some layers have none. `hidden_ahead` beside the forward pass; `always` says that they happen in every micro batch (sharded parameters), `sharded`
+    `gathered_behind` is what the backward pass gathers, which is less where some layers have none. `hidden_ahead` can run beside
+    the forward pass; `always` says that they happen in every micro batch (sharded parameters), `sharded`
     that parameters are gathered, `contention` what share of a hidden collective is lost to computing, `latency` what one message
     costs without its bytes.
     """

@@ -190,10 +190,9 @@ def test_swifts_layers_that_are_not_counted_keep_their_note(options):
 
 
 def test_the_layer_within_which_a_share_ends_is_counted_as_trained_and_said():
-    """Half of all parameters are the embedding and 18 layers to the last norm; 0.45 of them end in the feed-forward block of the 16th."""
-    assert not any(
-        "share ends" in note for note in read_text(SWIFT.format("--freeze_parameters_ratio 0.5"), "run.sh").document.notes
-    )
+    """Half of all parameters end with the last norm of the 18th layer; 0.45 of them within the feed-forward block of the 16th."""
+    half = read_text(SWIFT.format("--freeze_parameters_ratio 0.5"), "run.sh")
+    assert not any("share ends" in note for note in half.document.notes)
     plan = read_text(SWIFT.format("--freeze_parameters_ratio 0.45"), "run.sh")
     assert "the layer within which the frozen share ends is counted as trained" in plan.document.notes
     whole = read_text(SWIFT.format("--freeze_parameters_ratio 0"), "run.sh")

@@ -243,9 +243,8 @@ def inner_values(plan, part, *targets):
             yield Tensor(part, tokens(plan) * plan.model.adapters.rank * e, ())
 
 
-def saved(plan, settings, number, *, mixed=None):
+def saved(plan, settings, number, *, mixed):
     """The tensors that the forward pass of a layer leaves for its backward pass, in order."""
-    mixed = has_experts(plan, number) if mixed is None else mixed
     model, work, parallel = plan.model, plan.workload, plan.parallel
     (e, i), t, a = widths(plan, settings), parallel.tensor_parallel_size, model.num_attention_heads
     n = tokens(plan)
@@ -373,7 +372,7 @@ def layer_keeps(plan, settings, where, place, number):
     patterns = [pattern for pattern, counts in recompute.operators.items() if place < _at(counts, chunk, stage)]
     gather = place < _at(recompute.communication, chunk, stage)
     found = Counter()
-    for tensor in saved(plan, settings, number):
+    for tensor in saved(plan, settings, number, mixed=has_experts(plan, number)):
         found[tensor.part] += left(tensor, patterns, core=recompute.attention_core, gather=gather)
     return found
 

@@ -10,6 +10,7 @@ from perfkit.core.spec.adapters import Adapters
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.trained import TrainedLayers
 from perfkit.core.spec.workload import Workload
 
 A100 = catalog.hardware_named("A100-80GB-SXM")
@@ -38,6 +39,11 @@ def with_adapters(plan: Plan) -> Plan:
     """The plan if it trains adapters on all matrices of its layers alone."""
     adapters = Adapters(rank=16, targets=("query", "key", "value", "output", "gate", "up", "down"))
     return replace(plan, model=replace(plan.model, adapters=adapters))
+
+
+def with_trained(plan: Plan, text: str) -> Plan:
+    """The plan if it trains these layers alone."""
+    return replace(plan, model=replace(plan.model, trained_layers=TrainedLayers.of(text)))
 
 
 SMALL = plan_of("gpt-7.5b", 16, micro=2, dp=2, tp=2, pp=2)

@@ -24,7 +24,7 @@ from perfkit.predict.simulate import simulate
 from perfkit.predict.simulate.run import prepare
 from perfkit.record.overlap import Timeline
 from tests.predict.random_plans import random_plans
-from tests.predict.simulate.plans import SMALL, plan_of, with_adapters
+from tests.predict.simulate.plans import SMALL, plan_of, with_adapters, with_trained
 
 PLANS = {
     "data and tensor": plan_of("gpt-7.5b", 64, micro=2, dp=4, tp=2),
@@ -37,6 +37,9 @@ PLANS = {
     "adapters": with_adapters(plan_of("llama2-13b", 64, seq=4096, dp=2, tp=2, pp=2)),
     "adapters, shared": with_adapters(plan_of("llama2-7b", 64, dp=8, optimizer_shard_size=8, optimizer_shard_level=3)),
     "adapters, recomputed": with_adapters(plan_of("llama2-7b", 64, dp=8, recompute=True)),
+    "frozen, stages": with_trained(plan_of("llama2-13b", 64, seq=4096, dp=2, tp=2, pp=2), "last 10, head"),
+    "frozen, shared": with_trained(plan_of("llama2-7b", 64, dp=8, optimizer_shard_size=8, optimizer_shard_level=3), "last 4"),
+    "frozen, recomputed": with_trained(plan_of("llama2-7b", 64, dp=8, recompute=True), "first 4, attention, input_gradients"),
     "sharded parameters": plan_of("gpt-7.5b", 64, micro=2, dp=8, optimizer_shard_size=8, optimizer_shard_level=3),
 }
 

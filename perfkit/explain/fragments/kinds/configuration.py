@@ -74,9 +74,10 @@ def _read(piece: Piece) -> Part:
 
 def _trained(plan: Plan) -> list[Figure]:
     """How many parameters are trained, where that is not all of them."""
-    if plan.model.adapters is None:
+    if plan.model.adapters is None and plan.model.trained_layers is None:
         return []
-    return [figure("trained parameters", float(trained_params(plan.model).total), "", "computed", "those of the adapters")]
+    whose = "those of the adapters" if plan.model.adapters else "those that are not frozen"
+    return [figure("trained parameters", float(trained_params(plan.model).total), "", "computed", whose)]
 
 
 FRAGMENT = FragmentKind(
