@@ -219,7 +219,7 @@ def test_page_03_agrees_with_the_search_of_the_command(tmp_path: Path):
         told["plans"][row]["estimate"]["step_time_s"] for row in (2, 3)
     ]
     compared.set(own=True, tp=2, pp=2)
-    assert compared.value[0].plans[-1].name.startswith("3 by hand: dp 4 tp 2 pp 2")
+    assert compared.value[0].plans[-1].name.startswith("3 by hand: data 4 × tensor 2 × pipeline 2")
     page["which_strategies_fit"].set(limit_gib=40.0)
     assert page["which_strategies_fit"].value[0].feasible < told["feasible"]
     assert [one["plan"] for one in compared.chosen], "what was chosen stays chosen"
@@ -240,7 +240,7 @@ def test_page_03_writes_its_first_plan_in_every_dialect_and_keeps_it_in_the_roun
     ):
         assert mark in written.set(dialect=dialect).wait().code[0].text
     saved = page["the_plan_of_the_round"].press().value
-    assert saved.startswith("Saved to round 0 of made by a test: 1 plan: dp ")
+    assert saved.startswith("Saved to round 0 of made by a test: 1 plan: data ")
     (round_0,) = ExperimentLog(tmp_path).show("json")["rounds"]
     assert round_0["prediction"] == pytest.approx(page["predicted"].tokens_per_s_per_device)
     assert round_0["configs"]

@@ -14,6 +14,7 @@ import { t } from "./texts.js";
 const LINE = 2;
 const BESIDE = 6;
 const ALSO_ABOVE = new Set(["choose-run", "choose-config"]); // pickers of what the bar of the app switches, too
+const SIDES = new Set(["choose-a", "choose-b", "choose-reference", "choose-candidate"]); // two that stand in one line, each with its name
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
 export function renderPanel({ model, el: host }) {
@@ -53,10 +54,13 @@ class Panel {
     this.tableBox = el("div", { class: "pk-tables" });
     this.main = el("div", { class: "pk-main" }, this.figures, this.controlBox);
     this.pair = el("div", { class: "pk-pair" });
+    this.shut = model.get("folded");
+    this.opener = el("button", { type: "button", class: "pk-fold", hidden: !this.shut, "aria-expanded": "false", onclick: () => this.turn() }, t("Details"));
     // Shown by the style sheet only where a page has several panels; one alone is named by the page.
     this.heading = el("h2", { class: "pk-title" }, model.get("title"));
     this.root = el("section", { class: "pk pk-panel pk-undrawn", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
-      this.heading, this.status, this.sentence, ...this.below());
+      this.heading, this.status, this.sentence, this.opener, ...this.below());
+    this.root.classList.toggle("pk-shut", this.shut);
     // JupyterLab binds bare letters and arrows, and asks the focused element itself whether it may.
     this.root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
   }
@@ -86,7 +90,8 @@ class Panel {
       ["msg:custom", (message) => message.type === "upload" && this.controls.get(message.name)?.receive?.(message)],
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
-    if (ALSO_ABOVE.has(this.model.get("name")) && this.model.get("controls").length < 2 && document.getElementById("bar-open")) this.beShort();
+    const name = this.model.get("name");
+    if (SIDES.has(name) || (ALSO_ABOVE.has(name) && this.model.get("controls").length < 2 && document.getElementById("bar-open"))) this.beShort();
     this.drawFrame();
     this.drawControls();
     this.drawActions();
@@ -103,6 +108,14 @@ class Panel {
     };
   }
 
+  /** Opens a folded panel, or shuts it again; its charts are drawn when it is opened first. */
+  turn() {
+    this.shut = !this.shut;
+    this.root.classList.toggle("pk-shut", this.shut);
+    this.opener.setAttribute("aria-expanded", String(!this.shut));
+    if (!this.shut) this.drawFrame();
+  }
+
   /** One line that says what is open; the ways to another one are in the bar above, and here on demand. */
   beShort() {
     const more = el("button", { type: "button", class: "pk-quiet pk-other", "aria-expanded": "false", onclick: () => {
@@ -111,6 +124,7 @@ class Panel {
     } }, t("Choose another"));
     this.root.classList.add("pk-picked");
     this.sentence.after(more);
+    if (SIDES.has(this.model.get("name"))) this.sentence.before(el("span", { class: "pk-side" }, this.model.get("title")));
   }
 
   // Controls ---------------------------------------------------------------
@@ -222,7 +236,7 @@ class Panel {
 
   drawFrame() {
     this.arrivedAt = performance.now();
-    const charts = this.model.get("frame").charts ?? [];
+    const charts = this.shut && this.charts.size === 0 ? [] : (this.model.get("frame").charts ?? []);
     for (const [name, chart] of this.charts) {
       if (charts.some((description) => description.name === name)) continue;
       chart.destroy();
@@ -322,9 +336,10 @@ class Panel {
     const opened = [...this.codeBox.children].map((block) => block.querySelector("details")?.open ?? false);
     replaceIfOther(this.codeBox, details.code ?? [], (part, at) => {
       const text = el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text);
-      return el("figure", { class: "pk-code-block" },
-        el("figcaption", {}, el("span", {}, part.title), copyButton(part.text)),
-        part.folded ? el("details", { open: opened[at] ?? false }, el("summary", {}, t("Details")), text) : text);
+      const title = el("span", {}, part.title);
+      if (!part.folded) return el("figure", { class: "pk-code-block" }, el("figcaption", {}, title, copyButton(part.text)), text);
+      return el("div", { class: "pk-code-block pk-code-folded" },
+        el("details", { open: opened[at] ?? false }, el("summary", {}, title), text), copyButton(part.text));
     });
     this.tablesVersion = details.version ?? 0;
     this.drawTables(details.tables ?? []);

@@ -1,5 +1,6 @@
 // A table: sticky header, numbers to the right, sortable columns, rows that can be chosen by mouse or keyboard, CSV and copy. One that
-// is higher than its place says at its end how many rows it has, and shows them all when asked; one that is wider folds columns.
+// is higher than its place says at its end how many rows it has, and shows them all when asked; one that is wider folds columns. Columns
+// that stand aside are shown by a button over the table, and a folded table is one line that opens.
 import { csv, download, el, freshId } from "./dom.js";
 import { fold } from "./table_fold.js";
 import { t } from "./texts.js";
@@ -34,7 +35,7 @@ export class Table {
     this.root = el("div", { class: "pk-table" });
   }
 
-  /** `content`: {title, label, columns: [{label, unit, text, values, numeric}], total, selectable, chosen, several, name}. */
+  /** `content`: {title, label, columns: [{label, unit, text, values, numeric, aside}], look, total, selectable, chosen, several, name}. */
   update(content) {
     const before = this.content;
     this.content = content;
@@ -69,11 +70,13 @@ export class Table {
     this.rows = this.order().map((row) => this.row(row));
     this.body = el("tbody", {}, this.rows);
     const label = content.label || content.title || "table";
-    const table = el("table", { "aria-label": label, class: nearness(content.columns) }, el("thead", {}, head), this.body);
+    const near = nearness(content.columns.filter((column) => this.every || !column.aside));
+    const table = el("table", { "aria-label": label, class: near }, el("thead", {}, head), this.body);
     const shown = this.length();
     const more = content.total > shown ? t("The first {0} of {1} rows are shown.", shown, content.total) : "";
     const none = shown === 0 ? el("p", { class: "pk-note" }, t("No rows.")) : null;
     this.root.classList.toggle("pk-tiles", content.look === "tiles");
+    this.root.classList.toggle("pk-shut", content.look === "folded" && !this.open);
     const scroll = el("div", { class: "pk-scroll", tabindex: "0", role: "group", "aria-label": label }, table);
     this.root.replaceChildren(...[this.bar(), this.sensor(scroll, table), scroll, none, this.foot(scroll, table, more)].filter(Boolean));
   }
@@ -82,8 +85,12 @@ export class Table {
   sensor(scroll, table) {
     const node = el("div", { class: "pk-width" });
     const { columns, look } = this.content;
-    const kinds = columns.map((column) => ({ numeric: column.numeric, short: isShort(column) }));
-    this.fit = () => look !== "tiles" && fold(scroll, table, kinds, this.rows, (row, folded) => this.more(row, folded));
+    const kinds = columns.map((column) => ({ numeric: column.numeric, short: isShort(column), aside: column.aside && !this.every }));
+    this.fit = () => {
+      if (look === "tiles") return;
+      fold(scroll, table, kinds, this.rows, (row, folded) => this.more(row, folded));
+      if (this.turn) this.turn.hidden = !this.every && table.classList.contains("pk-tight"); // each row has a button then
+    };
     this.width?.disconnect();
     this.width = new ResizeObserver(this.fit);
     this.width.observe(node);
@@ -162,13 +169,27 @@ export class Table {
   }
 
   bar() {
-    const { title, name } = this.content;
+    const { title, name, look, columns, total } = this.content;
+    this.turn = columns.some((column) => column.aside) && this.switch("every", this.every ? t("Fewer columns") : t("All {0} columns", columns.length));
     if (title === undefined) return null;
+    const words = [title, look === "folded" && total > 1 ? el("span", { class: "pk-unit" }, ` · ${t("{0} rows", total)}`) : null];
     return el("div", { class: "pk-chart-head" },
-      el("span", { class: "pk-chart-title" }, title),
+      el("span", { class: "pk-chart-title" }, look === "folded" ? this.switch("open", ...words) : words),
       el("span", { class: "pk-tools" },
+        this.turn,
         el("button", { type: "button", class: "pk-quiet", title: t("Download this table"),
           onclick: () => download(`${name || "table"}.csv`, csv(this.columns()), "text/csv") }, "CSV")));
+  }
+
+  /** A button that turns `what` of the table on and off, and keeps the focus. */
+  switch(what, ...words) {
+    const kind = what === "open" ? "pk-fold" : "pk-quiet";
+    const turn = () => {
+      this[what] = !this[what];
+      this.draw();
+      this.root.querySelector(`.pk-chart-head .${kind}`).focus();
+    };
+    return el("button", { type: "button", class: kind, "aria-expanded": String(Boolean(this[what])), onclick: turn }, ...words);
   }
 
   headCell(column, index) {
@@ -237,7 +258,7 @@ export class Table {
 
 // All of a table but the words in its cells.
 function shape({ columns, chosen, ...rest }) {
-  const heads = columns.map((column) => [column.label, column.unit, column.numeric, column.text.length, isShort(column), leastWidth(column)]);
+  const heads = columns.map((column) => [column.label, column.unit, column.numeric, column.text.length, column.aside, isShort(column), leastWidth(column)]);
   return JSON.stringify([rest, heads]);
 }
 

@@ -98,7 +98,7 @@ def steps_table(found: Baseline) -> pd.DataFrame:
             }
         ]
     )
-    frame.attrs = {"title": "Step time by statistic", "labels": {"deviation_ratio": "median deviation"}}
+    frame.attrs = {"title": "Step time by statistic", "look": "folded", "labels": {"deviation_ratio": "median deviation"}}
     return frame
 
 

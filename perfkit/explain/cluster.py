@@ -14,6 +14,7 @@ import pandas as pd
 
 from perfkit.core import placement
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.looks import brief
 from perfkit.core.run import Run
 from perfkit.core.texts import joined, say
 from perfkit.core.units import format_ns, significant
@@ -73,7 +74,7 @@ class RankComparison:
             [*columns, "slow_steps_share", "stands_out"]
         ]
         frame.attrs |= {"title": "Ranks, furthest from their stage first", "labels": LABELS}
-        return frame.reset_index(drop=True)
+        return brief(frame.reset_index(drop=True), "rank", "stage", "mean_of_its_steps_ns", "over_stage", "stands_out")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +128,7 @@ class ClusterJudgement:
         shown = table[[*first, *(name for name in table.columns if name not in (*first, "num_ranks"))]]
         frame = shown.dropna(axis="columns", how="all")
         frame.attrs |= {"title": "Stages, means over ranks and steps", "labels": LABELS}
-        return frame
+        return brief(frame, "stage", "ranks", "step_ns", "computing_ns", "exposed_communication_ns", "bubble_ns")
 
     def _ranks_told(self) -> str:
         if named := self.found("slow-rank"):

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.looks import brief
 from perfkit.core.run import Run
 from perfkit.core.texts import say
 from perfkit.core.units import significant
@@ -61,7 +62,7 @@ def waiting_by_rank(members: pd.DataFrame) -> pd.DataFrame:
     total = (table["wait_ns"] + table["transfer_ns"]).astype("Float64")
     table["total_ns"] = table[["wait_ns", "transfer_ns", "other_ns"]].sum(axis="columns", min_count=1)
     table["wait_ratio"] = table["wait_ns"].astype("Float64") / total.where(total > 0)
-    return table[columns]
+    return brief(table[columns], "rank", "wait_ns", "transfer_ns", "wait_ratio", "caused_ns")
 
 
 def late_rank(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> tuple[int, str] | None:
@@ -118,11 +119,9 @@ def exposed_by_step(run: Run) -> pd.DataFrame:
     steps = run.steps()[columns]
     known = steps[steps["communication_ns"].notna() & steps["exposed_communication_ns"].notna()]
     share = known["exposed_communication_ns"].astype("float64") / known["duration_ns"].astype("float64").clip(lower=1)
-    return (
-        known.assign(exposed_share=share)
-        .iloc[::-1]
-        .sort_values("exposed_communication_ns", ascending=False, kind="stable", ignore_index=True)
-    )
+    told = known.assign(exposed_share=share).iloc[::-1]
+    told = told.sort_values("exposed_communication_ns", ascending=False, kind="stable", ignore_index=True)
+    return brief(told, "rank", "step", "communication_ns", "exposed_communication_ns", "exposed_share")
 
 
 def exposed_told(run: Run) -> str:
@@ -208,7 +207,8 @@ def link_table(run: Run, *, transport: str = ALL) -> pd.DataFrame:
     longer = 1.0 - 1.0 / table["slowness"].astype("float64").fillna(1.0)
     table = table.assign(cost_s=table["bytes"].astype("float64") / table["bytes_per_s"].astype("float64") * longer)
     table = table.sort_values(["slow", "cost_s"], ascending=False, kind="stable", ignore_index=True)
-    return table[[*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"]]
+    shown = table[[*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"]]
+    return brief(shown, "source_rank", "target_rank", "bytes_per_s", "slowness", "slow")
 
 
 _LINK_KEYS = ["source_rank", "target_rank", "transport"]

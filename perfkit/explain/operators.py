@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.looks import brief
 from perfkit.core.run import Run
 from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_US, format_entry, format_ratio
@@ -107,7 +108,8 @@ def known(totals: pd.DataFrame) -> pd.DataFrame:
         return totals
     names, types, cores = (totals[column].astype("object") for column in ("name", "type", "core"))
     told = {"type": types[types != names], "core": cores[cores != UNKNOWN]}
-    return totals.drop(columns=[column for column, values in told.items() if values.isna().all()])
+    shown = totals.drop(columns=[column for column, values in told.items() if values.isna().all()])
+    return brief(shown, "name", "count", "total_ns", "mean_ns", "share")
 
 
 def largest_told(totals: pd.DataFrame) -> str:

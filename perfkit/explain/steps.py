@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.looks import brief
 from perfkit.core.run import Run
 from perfkit.core.texts import Said, joined, say
 from perfkit.core.units import format_ns
@@ -77,7 +78,7 @@ def compared_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """
     computing_ns = steps["computing_ns"].astype("float64")
     median_ns = computing_ns.groupby(steps["pipeline_stage"].fillna(-1)).transform("median")
-    return pd.DataFrame(
+    shown = pd.DataFrame(
         {
             "rank": steps["rank"],
             "pipeline_stage": steps["pipeline_stage"],
@@ -92,6 +93,8 @@ def compared_steps(steps: pd.DataFrame) -> pd.DataFrame:
             "copy_ns": steps["copy_ns"],
         }
     ).dropna(axis="columns", how="all")
+    waits = ("bubble_ns",) if steps["bubble_ns"].fillna(0).any() else ()
+    return brief(shown, "rank", "duration_ns", "computing_ns", "exposed_communication_ns", *waits, "free_ns")
 
 
 PARTS_TOLD = {

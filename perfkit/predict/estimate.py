@@ -95,7 +95,7 @@ class Estimate(Shown):
         """The step by part: columns `part`, `duration_ns`, `share`."""
         frame = self.breakdown.to_frame().rename(columns={"path": "part", "amount": "duration_ns"})
         frame["duration_ns"] *= NS_PER_S
-        frame.attrs = {"title": "Every part of the predicted step"}
+        frame.attrs = {"title": "Every part of the predicted step", "look": "folded"}
         return frame
 
     def figures(self) -> pd.DataFrame:
@@ -104,7 +104,7 @@ class Estimate(Shown):
         step = {"step_time_s": self.step_time_s, "low_step_time_s": low, "high_step_time_s": high}
         rates = {"tokens_per_s_per_device": self.tokens_per_s_per_device, "mfu": self.mfu, "hfu": self.hfu}
         frame = pd.DataFrame([step | rates])
-        frame.attrs = {"title": "What is predicted"}
+        frame.attrs = {"title": "What is predicted", "look": "folded"}
         return frame
 
     def to_dict(self) -> dict[str, Any]:

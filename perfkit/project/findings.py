@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import InputError, PerfkitError
+from perfkit.core.looks import brief
 from perfkit.core.run import Run
 from perfkit.core.settings import find_project
 from perfkit.core.texts import told
@@ -79,7 +80,7 @@ def ranked(diagnosis: Diagnosis, made: Answers, show: str = OPEN) -> pd.DataFram
     frame = pd.DataFrame(rows, columns=columns)
     shown = frame if show == ALL else frame[frame["status"] == show].drop(columns="status").reset_index(drop=True)
     shown.attrs["title"] = f"Findings ({show}); choose one to see its evidence"
-    return shown
+    return brief(shown, "finding", "severity", "cost_ns", "share_of_step", "title", "status")
 
 
 def _whom(finding: Finding) -> str:

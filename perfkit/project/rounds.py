@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import InputError, PerfkitError
+from perfkit.core.looks import brief
 from perfkit.core.texts import Said, joined, say
 from perfkit.core.units import format_change
 from perfkit.project import Project, project_here, save
@@ -79,7 +80,7 @@ class Standing:
             ]
         )
         frame.attrs["title"] = "Rounds"
-        return frame
+        return brief(frame, "round", "title", metric, "gain_ratio", "verdict")
 
     def told(self) -> tuple[str, ...]:
         """The best round with what it gained and what the goal lacks, whether to stop, and that reported rounds are reported."""

@@ -16,6 +16,7 @@ from perfkit.config.flat_keys import config_keys, difference
 from perfkit.core import catalog
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
+from perfkit.core.looks import brief
 from perfkit.core.resources import data_folder
 from perfkit.core.robust import is_real_change
 from perfkit.core.settings import find_project
@@ -216,7 +217,7 @@ def answer_rows(number: int, guess: float) -> list[dict[str, Any]]:
 
 def story(last: int) -> pd.DataFrame:
     """The rounds up to `last`: reported figures, what perfkit predicts, step time and MFU from them, and the lesson."""
-    return pd.DataFrame(
+    told = pd.DataFrame(
         [
             {
                 "round": item.number,
@@ -232,6 +233,8 @@ def story(last: int) -> pd.DataFrame:
             for item in case_rounds()[: last + 1]
         ]
     )
+    figures = ("predicted_tokens_per_s_per_device", "reported_tokens_per_s_per_device", "against_round_before_ratio")
+    return brief(told, "round", *figures, "lesson")
 
 
 def _begun(now: CaseRound) -> str:

@@ -14,7 +14,9 @@ OpenPage = Callable[..., Page]
 def test_another_old_side_is_compared_by_keyboard(open_page: OpenPage):
     page = open_page("21_compare")
     expect(page.locator('section[data-panel="what-changed"] .pk-sentence')).to_contain_text("changed most")
-    path = page.locator('section[data-panel="choose-a"]').get_by_placeholder("path of a folder or file").first
+    picker = page.locator('section[data-panel="choose-a"]')
+    picker.get_by_role("button", name="Choose another").press("Enter")
+    path = picker.get_by_placeholder("path of a folder or file").first
     path.fill(str(data_folder() / "case13b" / "round1.yaml"))
     path.press("Enter")
     settings = page.locator('section[data-panel="which-settings-differ"]')
@@ -25,7 +27,9 @@ def test_losses_that_part_are_called_so(open_page: OpenPage):
     page = open_page("22_accuracy_alignment")
     sentence = page.locator('section[data-panel="is-it-the-same"]').locator(".pk-sentence")
     expect(sentence).to_contain_text("Aligned")
-    path = page.locator('section[data-panel="choose-candidate"]').get_by_placeholder("path of a folder or file").first
+    picker = page.locator('section[data-panel="choose-candidate"]')
+    picker.get_by_role("button", name="Choose another").press("Enter")
+    path = picker.get_by_placeholder("path of a folder or file").first
     path.fill(str(data_folder() / "losses" / "diverged.csv"))
     path.press("Enter")
     expect(sentence).to_contain_text("Diverged: the losses part from step 120")

@@ -36,4 +36,4 @@ def test_limits_rows_and_a_plan_by_hand_by_keyboard(open_page: OpenPage):
     expect(compared.locator("tr[aria-selected=true]")).to_have_count(2)
     compared.get_by_label("Compare a plan by hand").focus()
     page.keyboard.press("Space")
-    expect(compared.locator("tbody").filter(has_text="by hand: dp ")).to_be_visible()
+    expect(compared.locator("tbody").filter(has_text="by hand: data ")).to_be_visible()

@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit.core import quantity
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.looks import folded
 from perfkit.core.run import Run
 from perfkit.core.texts import say, told
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
@@ -55,21 +56,18 @@ def findings_told(diagnosis: Diagnosis, listed: Sequence[str], status: str = "op
     first = next((finding_of(diagnosis, {"finding": name}) for name in listed), None)
     if first is None:
         return (say("{findings}; none of them is {status}.", findings=all_of_them, status=status),)
-    text = say("{findings}. The first {cost}: {title}.", findings=all_of_them, title=first.title, cost=cost_text(first))
+    text = say("{title}. That {cost}. {findings}.", findings=all_of_them, title=first.title, cost=cost_text(first))
     return (text, OVERLAP) if many else (text,)
 
 
 def finding_told(finding: Finding) -> str:
-    """What is wrong, what it costs a step, and what to do first."""
-    known = {"title": finding.title, "cost": cost_text(finding)}
-    if not finding.actions:
-        return say("{title}: {cost}.", **known)
-    return say("{title}: {cost}. Do: {action}.", **known, action=finding.actions[0])
+    """What is wrong, and what it costs a step."""
+    return say("{title}. That {cost}.", title=finding.title, cost=cost_text(finding))
 
 
 def evidence_table(finding: Finding) -> pd.DataFrame:
     """The numbers of a finding with their units, as text: `what` and `value`."""
-    return _titled(_figures(finding.evidence), "The numbers that show it")
+    return folded(_titled(_figures(finding.evidence), "The numbers that show it"))
 
 
 def advice_table(finding: Finding) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.looks import brief
 from perfkit.core.texts import joined, say
 from perfkit.core.units import format_bytes
 from perfkit.explain.graph.model import Node
@@ -122,8 +123,8 @@ class Pair:
             }
 
         frame = pd.DataFrame([row(node) for node in self.forward])
-        frame.attrs |= {"title": "SiLU and Mul in this graph"}
-        return frame
+        frame.attrs |= {"title": "SiLU and Mul in this graph", "look": "folded"}
+        return brief(frame, "operator", "layer", "result_bytes", "why")
 
     def picture(self) -> tuple[str, Picture, Node]:
         """Title, picture and middle of what is around the first Mul, with the copies of its layer."""

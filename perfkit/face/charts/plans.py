@@ -35,11 +35,11 @@ STEP_PARTS: Mapping[str, str] = {
     "computing/backward": "backward",
     "computing/recompute": "recompute",
     "computing/optimizer": "optimizer",
-    "communication/exposed/tp": "wait tp",
-    "communication/exposed/pp": "wait pp",
-    "communication/exposed/dp": "wait dp",
-    "communication/exposed/cp": "wait cp",
-    "communication/exposed/ep": "wait ep",
+    "communication/exposed/tp": "wait for tensor",
+    "communication/exposed/pp": "wait for pipeline",
+    "communication/exposed/dp": "wait for data",
+    "communication/exposed/cp": "wait for context",
+    "communication/exposed/ep": "wait for experts",
     "bubble": "bubble",
     "free": "host",
 }
@@ -57,8 +57,8 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
         .encode(
             x=x,
             y=y,
-            color=alt.Color("tp:N", title="tp", sort=list(TENSOR_COLORS), scale=_scale(TENSOR_COLORS)),
-            shape=alt.Shape("pp:N", title="pp", sort=list(STAGE_SHAPES), scale=_scale(STAGE_SHAPES)),
+            color=alt.Color("tp:N", title="tensor parallel", sort=list(TENSOR_COLORS), scale=_scale(TENSOR_COLORS)),
+            shape=alt.Shape("pp:N", title="pipeline stages", sort=list(STAGE_SHAPES), scale=_scale(STAGE_SHAPES)),
             size=alt.Size(
                 "micro:Q", title="micro batch", scale=alt.Scale(type="log", domain=[1, 16], range=[25, 130]), legend=None
             ),
@@ -125,7 +125,7 @@ def step_bars(rows: Rows) -> alt.Chart:
         "steps",
         height={"step": 40},
         x=alt.X("seconds:Q", title="step (s)", stack="zero"),
-        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=230)),
+        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=280)),
         color=alt.Color(
             "part:N",
             title=None,

@@ -53,9 +53,9 @@ def _is_narrow(figure: Figure) -> bool:
 
 
 def _room_ch(table: Table, least_rows: int) -> int:
-    if table.look or len(table.frame) < least_rows or len(table.frame.columns) > MOST_COLUMNS:
+    if table.look or len(table.frame) < least_rows or len(table.first or table.frame.columns) > MOST_COLUMNS:
         return 0
-    columns = table_content("", table)["columns"]
+    columns = [column for column in table_content("", table)["columns"] if not column["aside"]]
     room = PADDING_CH + sum(PADDING_CH + min(LONGEST_CH, _widest_ch(column)) for column in columns)
     return room if room <= MOST_CH else 0
 

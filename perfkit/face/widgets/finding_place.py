@@ -15,7 +15,7 @@ from perfkit.core.run import Run
 from perfkit.core.texts import t
 from perfkit.explain.diagnose import Diagnosis, Finding
 from perfkit.explain.diagnose.reported import bug_report, hypothesis
-from perfkit.explain.diagnose.told import finding_names, ranks_of
+from perfkit.explain.diagnose.told import advice_table, finding_names, ranks_of
 from perfkit.face.widgets.answer import Code
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
@@ -185,6 +185,23 @@ def evidence_pages(run: Run, path: str, finding: Finding) -> pd.DataFrame:
     frame = pd.DataFrame([row[:2] for row in rows], columns=["page", "shows"])
     frame.attrs |= {"title": "Pages that show it", "links": {"page": [link for *_, link in rows]}}
     return frame
+
+
+def evidence_card(run: Run, path: str, finding: Finding) -> pd.DataFrame:
+    """What to do about a finding and where it shows, as one table: `what` and `value`, which leads to a page."""
+    advice, seen = advice_table(finding)["what_to_do"].tolist(), evidence_pages(run, path, finding)
+    rows = [*((str(number), text, "") for number, text in enumerate(advice, 1))]
+    rows += zip(seen["shows"], seen["page"], seen.attrs["links"]["page"], strict=True)
+    frame = pd.DataFrame([row[:2] for row in rows], columns=["what", "value"])
+    frame.attrs |= {
+        "title": "What to do about it, and where it shows",
+        "labels": _CARD,
+        "links": {"value": [link for *_, link in rows]},
+    }
+    return frame
+
+
+_CARD = {"value": "what to do"}
 
 
 def to_hand_on(run: Run, diagnosis: Diagnosis, finding: Finding) -> tuple[Code, Code]:

@@ -79,8 +79,8 @@ class Panel:
 
     `start` is the first state. `on_select(state, chart, datum)` and `on_row(state, table, row)` give the next state after a click
     on a mark or row. The paths in `shared` are kept in the page's address, so that a link restores the view and panels of one page
-    agree. With `refresh_s` an open panel that shows a result computes anew so often, because others change what it shows.
-    With `follows_log` the panel computes anew when another one of its page has written to the project.
+    agree. With `refresh_s` an open panel that shows a result computes anew so often, because others change what it shows, with
+    `follows_log` when another one of its page has written to the project. A `folded` one shows its sentence, the rest when asked.
     """
 
     compute: Callable[[State], Any]
@@ -95,6 +95,7 @@ class Panel:
     shared: tuple[str, ...] = ()
     refresh_s: float = 0.0
     follows_log: bool = False
+    folded: bool = False
 
 
 class PanelView(View):
@@ -102,7 +103,7 @@ class PanelView(View):
 
     name = traitlets.Unicode().tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
-    refresh_s = traitlets.Float().tag(sync=True)
+    refresh_s, folded = traitlets.Float().tag(sync=True), traitlets.Bool().tag(sync=True)
     controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
     actions: traitlets.List[Any] = traitlets.List().tag(sync=True)
     can_undo = traitlets.Bool().tag(sync=True)
@@ -127,7 +128,8 @@ class PanelView(View):
         self._before: State | None = None
         self._page = page_state()
         self._shared = SharedValues(self._page, panel.shared, self.state, own=[each.path for each in panel.controls], name=name)
-        super().__init__(kind="panel", name=name, title=t(panel.title), refresh_s=panel.refresh_s, status=loading())
+        shape = {"refresh_s": panel.refresh_s, "folded": panel.folded}
+        super().__init__(kind="panel", name=name, title=t(panel.title), status=loading(), **shape)
         self._follow_address()
         self._background = Background(self._work, self._show_progress)
         self._page.on_change(self._on_address)

@@ -144,7 +144,7 @@ def choose_configuration(
         return read_plan(chosen[name]) if chosen[name] else None
 
     sources = {known: getattr(thing, "source", thing) for known, thing in follows.items()}
-    return make_picker(name, label, entry, read, plan_told, sources=sources, named=True)
+    return make_picker(name, label, entry, read, plan_told, sources=sources, named=lambda _, place: Path(place).name)
 
 
 def choose_files(path: str | Path = "", *, samples: Mapping[str, str], name: str = "path") -> Picker:
@@ -174,18 +174,18 @@ def make_picker(
     samples: Mapping[str, str] | None = None,
     sources: Mapping[str, Value] | None = None,
     more: Mapping[str, Entry] | None = None,
-    named: bool = False,
+    named: Callable[[Any, str], str] | None = None,
 ) -> Picker:
     """A picker of what `read` gives for `entry`, and for `more` controls beside it, by the names of its parameters.
 
-    Where what is `told` of it does not name it, the name of its file stands before that if it is to be `named`.
+    Where what is `told` of it does not name it, what it and its place are `named` stands before that.
     """
     entries = {name: entry, **(more or {})}
     sample = None if not samples else str(data_folder() / next(iter(samples.values())))
     empty = None if sample is None else Empty(action="Use the sample", fill=lambda state: {**state, name: sample})
 
     def show(view: StepView, value: Any) -> Whole:
-        name_of = Path(view.state[name]).name if named else ""
+        name_of = named(value, view.state[name]) if named else ""
         text = told(value)
         text = say("{plan}: {held}", plan=name_of, held=text) if name_of else text
         own = not context.is_sample(Path(view.state[name]))

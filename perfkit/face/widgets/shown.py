@@ -6,8 +6,9 @@ sentence is the answer, the others are notes under it; a text of several lines u
 fold. A `Figure` is a chart with parameters. What has `told()` or `to_frame()` is shown as these. A frame or chart without rows is
 left out.
 Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`;
-`frame.attrs["links"]` has what cells of a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side,
-`"none"` leaves them to another step; one without a title has that of `frame.attrs["title"]`.
+`frame.attrs["links"]` has what cells of a column lead to, `frame.attrs["first"]` the columns that are shown at first. With
+`frame.attrs["look"] = "tiles"` rows are figures side by side, with `"folded"` a line that opens, with `"none"` left to another
+step; a frame without a title has that of `frame.attrs["title"]`.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def _table(frame: pd.DataFrame, title: str, choose: str) -> Table:
     own = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
     labels, units, links = (dict(frame.attrs.get(name, {})) for name in ("labels", "units", "links"))
     chosen, look = bool(choose) and choose in own.columns, str(frame.attrs.get("look", ""))
-    return Table(frame=own, title=title, labels=labels, units=units, links=links, look=look, selectable=chosen)
+    first = tuple(name for name in frame.attrs.get("first", ()) if name in own.columns)
+    return Table(frame=own, title=title, labels=labels, units=units, links=links, first=first, look=look, selectable=chosen)
 
 
 def _say(title: str, text: str, texts: list[str], blocks: list[Code]) -> None:

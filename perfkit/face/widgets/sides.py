@@ -7,7 +7,7 @@ from pathlib import Path
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.explain.compare.sides import Side, described, open_side
+from perfkit.explain.compare.sides import Side, described, open_side, short_name
 from perfkit.face.widgets import context
 from perfkit.face.widgets.entries import Folder
 from perfkit.face.widgets.pickers import Picker, make_picker, plan_told, run_told
@@ -32,7 +32,9 @@ def choose_side(path: str | Path = "", *, name: str, label: str) -> Picker:
             raise NothingYet("Choose what to compare: recordings, configurations, saved graphs or training logs.")
         return open_side(chosen[name], running())
 
-    return make_picker(name, label, entry, read, _told)
+    return make_picker(
+        name, label, entry, read, _told, named=lambda side, place: "" if isinstance(side, Run) else short_name(side, place)
+    )
 
 
 def first_sides() -> tuple[str, str]:

@@ -57,6 +57,7 @@ class Recipe:
     refresh_s: float = 0.0
     empty: Empty | None = None
     follows_log: bool = False
+    folded: bool = False
     show: Callable[[StepView, Any], Whole] | None = None
 
 
@@ -266,8 +267,7 @@ class StepView(PanelView):
                 if pressed:
                     self._answered_presses, self._refused, self._answered_news = pressed_for, (given, error), self._seen_news
                 raise
-            self._answered_presses, self._refused = pressed_for, None
-            self._answered_news = self._seen_news
+            self._answered_presses, self._refused, self._answered_news = pressed_for, None, self._seen_news
         assert self._remembered is not None
         self._finish(self.result, self._remembered[1])
         self._finish(self.selection, chosen_in(self._whole, self._recipe.choose, state, several=bool(self._recipe.several)))
@@ -395,5 +395,6 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
         ),
         empty=recipe.empty,
         follows_log=recipe.follows_log,
+        folded=recipe.folded,
         refresh_s=recipe.refresh_s,
     )

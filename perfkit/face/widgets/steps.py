@@ -93,6 +93,7 @@ def step(
     buttons: Sequence[Button] = (),
     title: str = "",
     follows_log: bool = False,
+    folded: bool = False,
     refresh_s: float = 0.0,
     help: str = "",
     unless: Callable[..., str] | None = None,
@@ -108,7 +109,8 @@ def step(
     wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `follows_log` it
     runs again when another step has written to the project, with `button` when that is pressed, with `refresh_s` so often, because
     others change what it shows. The button is not offered where `unless`, which takes parameters of the step, says why it is of no
-    use. Each of `buttons` does something of its own with the parameters of the step, which then runs again.
+    use. Each of `buttons` does something of its own with the parameters of the step, which then runs again. What is not the answer
+    of a page may be `folded`: its sentence stands, and the rest when asked.
     Raises InputError that lists parameters without a value and values without a parameter.
     """
     known = {**given, "chosen": ()} if several else given
@@ -129,6 +131,7 @@ def step(
             help=help,
             unless=unless,
             follows_log=follows_log,
+            folded=folded,
             refresh_s=refresh_s,
             **_sorted(given),
         )

@@ -37,8 +37,9 @@ class Table:
 
     Column names with a unit suffix (`_ns`, `_bytes`, `_ratio`, ...) are scaled and get their unit by themselves. `labels` and
     `units` override the words and units of columns; a column with a unit of its own is written as it is. `links` has for columns
-    the address that each cell leads to ("" for none); `look="tiles"` draws rows as figures side by side. `selectable` makes rows
-    clickable, the rows `chosen` are marked, and up to `several` can be at once (0: one).
+    the address that each cell leads to ("" for none). Of a wide table the columns `first` stand, and the others when asked; its CSV
+    has all. `look="tiles"` draws rows as figures side by side, `"folded"` one line that opens. `selectable` makes rows clickable,
+    the rows `chosen` are marked, and up to `several` can be at once (0: one).
     """
 
     frame: pd.DataFrame
@@ -47,6 +48,7 @@ class Table:
     labels: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    first: Sequence[str] = ()
     look: str = ""
     selectable: bool = False
     chosen: Sequence[int] = ()
@@ -110,5 +112,6 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
         "values": [quantity.word(value) for value in values],
         "links": list(table.links.get(name, ()))[: len(own)],
         "signs": [_sign(name, given) for given in series.tolist()] if name in SIGNS else [],
+        "aside": bool(table.first) and name not in table.first,
         "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
     }

@@ -13,6 +13,7 @@ from functools import cache
 import pandas as pd
 
 from perfkit.core.breakdown import Breakdown
+from perfkit.core.looks import brief
 from perfkit.core.params import active_params, count_params, trained_params
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
@@ -72,7 +73,7 @@ class ModelCost:
         """Parameters by part, most first: columns `part`, `parameters`, `share`."""
         frame = self.parameters.to_frame().rename(columns={"path": "part", "amount": "parameters"})
         frame = frame.sort_values("parameters", ascending=False, ignore_index=True)
-        frame.attrs = {"title": "Parameters by part"}
+        frame.attrs = {"title": "Parameters by part", "look": "folded"}
         return frame
 
 
@@ -136,7 +137,7 @@ def utilization_table(cost: ModelCost, tokens_per_s_per_device: float, peak_flop
                 ),
             }
         )
-    return pd.DataFrame(rows)
+    return brief(pd.DataFrame(rows), "convention", "per_token_flops", "mfu", "full_recompute_hfu", "core_recompute_hfu")
 
 
 def guide_table(model: ModelSpec, seq_length: int) -> pd.DataFrame:

@@ -58,7 +58,7 @@ class MemoryFit:
         """What the fullest stage holds at its peak, most first: columns `part`, `peak_bytes`."""
         frame = self.estimate.peak.to_frame().rename(columns={"path": "part", "amount": "peak_bytes"})
         frame = frame.sort_values("peak_bytes", ascending=False, ignore_index=True)
-        frame.attrs["title"] = f"What stage {self.estimate.fullest_stage} holds at its peak"
+        frame.attrs |= {"title": f"What stage {self.estimate.fullest_stage} holds at its peak", "look": "folded"}
         return frame
 
     def switches(self) -> tuple[Switch, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.looks import brief
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
@@ -120,8 +121,19 @@ def features_table(found: pd.DataFrame) -> pd.DataFrame:
         columns[name], base = found[name], found[name].iloc[0]
         columns[f"{name}_change_ratio"] = [None if pd.isna(value) or not base else value / base - 1 for value in found[name]]
     shown = pd.DataFrame({**columns, **{name: found[name] for name in ("bubble_ratio", "splits", "limits")}})
-    shown.attrs["labels"] = {"num_devices": "devices", **{name: "change" for name in shown if str(name).endswith("_change_ratio")}}
-    return shown
+    shown.attrs["labels"] = {"num_devices": "devices", **CHANGES}
+    return brief(
+        shown, "feature", "change", "tokens_per_s_per_device_change_ratio", "peak_memory_bytes", "peak_memory_bytes_change_ratio"
+    )
+
+
+CHANGES = {
+    "change": "how",
+    "tokens_per_s_per_device_change_ratio": "faster",
+    "peak_memory_bytes_change_ratio": "more memory",
+    "static_bytes_change_ratio": "more static",
+    "sent_bytes_change_ratio": "more sent",
+}
 
 
 _TEXTS = dict.fromkeys(("change", "splits", "limits", "why_not"), "")

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.looks import brief
 from perfkit.core.plan_columns import Floats, PlanColumns
 from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import say
@@ -105,7 +106,7 @@ def growth_table(found: pd.DataFrame) -> pd.DataFrame:
     columns += ["bubble_ratio", "peak_memory_bytes", "note"]
     shown = found[columns].rename(columns={"linearity": "linearity_ratio"})
     shown.attrs["labels"] = {"num_devices": "devices"}
-    return shown
+    return brief(shown, "num_devices", "step_time_s", "tokens_per_s", "linearity_ratio", "peak_memory_bytes", "note")
 
 
 def _grown(plan: Plan, count: int, batch: Batch) -> Plan:

@@ -52,10 +52,10 @@ def test_every_mark_has_the_name_and_the_figures_of_its_plan(found):
 def test_a_plan_by_hand_stands_beside_the_others_or_says_all_that_is_wrong(found):
     own = {"tp": 2, "pp": 2, "zero": 1, "recompute": "full"}
     last = compare_plans(found, by_hand=own).plans[-1]
-    assert last.name == "4 by hand: dp 4 tp 2 pp 2"
+    assert last.name == "4 by hand: data 4 × tensor 2 × pipeline 2"
     assert last.plan.recompute.all_layers
     wrong = compare_plans(found, by_hand={**own, "tp": 16, "vpp": 3})
-    assert "tp x cp x pp does not divide the devices" in wrong.told()[-1]
+    assert "tensor × context × pipeline does not divide the devices" in wrong.told()[-1]
     assert "attention heads" in wrong.told()[-1]
     assert len(wrong.plans) == 3
 

@@ -147,9 +147,11 @@ def test_a_plan_by_hand_is_that_strategy_or_names_every_broken_rule(small):
     assert len(raised.value.problems) == 2
     with pytest.raises(InputError) as raised:
         small.plan_with(tp=5, vpp=3, ep=2)
-    assert {"tp does not divide the devices", "interleaving without a pipeline", "ep does not divide the experts"} <= set(
-        raised.value.problems
-    )
+    assert {
+        "tensor size does not divide the devices",
+        "interleaving without a pipeline",
+        "expert size does not divide the experts",
+    } <= set(raised.value.problems)
 
 
 def test_choices_bound_every_dimension():

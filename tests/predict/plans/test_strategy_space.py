@@ -85,7 +85,7 @@ def test_kept_rows_use_all_devices_and_the_whole_batch():
 def test_all_rules_that_one_strategy_breaks_are_named():
     space = space_of(CASES[0]["space"])
     reasons = broken_rules({"tp": 3, "pp": 64, "vpp": 2, "mbs": 5, "sp": 1}, space)
-    assert {"tp does not divide the devices", "tp does not divide the attention heads"} <= set(reasons)
+    assert {"tensor size does not divide the devices", "tensor size does not divide the attention heads"} <= set(reasons)
     assert "more pipeline stages than layers" in reasons
     assert len(reasons) >= 5
 

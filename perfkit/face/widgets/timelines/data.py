@@ -14,8 +14,8 @@ from typing import Any
 from perfkit.core import clock
 from perfkit.core.errors import NotMeasuredError, PerfkitError
 from perfkit.core.run import Run
-from perfkit.core.texts import say, t, told
-from perfkit.core.units import format_count, format_ns, format_ratio
+from perfkit.core.texts import joined, say, t, told
+from perfkit.core.units import format_count
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines import _ranks as by_rank
 from perfkit.face.widgets.timelines._modules import module_run
@@ -232,14 +232,16 @@ def sentence(timeline: Timeline) -> str:
     num_events = sum(lane.count for unit in timeline.units if unit.process not in MADE for lane in unit.lanes)
     opened = sorted(timeline.opened)
     shown = {"count": format_count(num_events), "opened": str(len(opened)), "ranks": str(len(timeline.run.ranks))}
-    text = told(say("{count} events of {opened} of {ranks} ranks over {span_ns}.", **shown, span_ns=end_ns - start_ns))
+    recorded = say("{count} events of {opened} of {ranks} ranks over {span_ns}.", **shown, span_ns=end_ns - start_ns)
     of_first = [unit for unit in timeline.units if unit.process == OVERLAP and unit.rank == opened[0]]
-    parts = [(unit.label, sum(lane.busy_ns for lane in unit.lanes)) for unit in of_first]
-    total = sum(amount for _, amount in parts)
-    if total:
-        listed = ", ".join(f"{t(label)} {format_ns(amount)} ({format_ratio(amount / total)})" for label, amount in parts)
-        text += f" {told(say('The device of rank {rank}:', rank=str(opened[0])))} {listed}."
-    return text
+    parts = [(sum(lane.busy_ns for lane in unit.lanes), unit.label) for unit in of_first]
+    total = sum(amount for amount, _ in parts)
+    if not total:
+        return told(recorded)
+    (most_ns, most), *others = sorted(parts, reverse=True)
+    listed = joined((say("{part} {ns} ({share})", part=part, ns=amount, share=amount / total) for amount, part in others), ", ")
+    form = "{share} of the time of rank {rank} is {part} ({ns}); {others}. {recorded}"
+    return told(say(form, share=most_ns / total, rank=str(opened[0]), part=most, ns=most_ns, others=listed, recorded=recorded))
 
 
 def _notes(timeline: Timeline) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import pandas as pd
 
 from perfkit.config.export_text import Export, export_text
 from perfkit.core.errors import InputError
+from perfkit.core.looks import brief
 from perfkit.core.texts import say
 from perfkit.core.units import GIB, NS_PER_US, format_bytes
 from perfkit.predict.changes import changed_plan
@@ -140,7 +141,7 @@ class LaidOut:
             "memory_bytes": list(self.peak_bytes),
             "free_bytes": [None if limit is None else limit - peak for peak in self.peak_bytes],
         }
-        return pd.DataFrame(columns)
+        return brief(pd.DataFrame(columns), "stage", "layers", "busy_ns", "idle_ns", "memory_bytes", "free_bytes")
 
     def moves(self, most: int = MOST_MOVES, check: Callable[[], None] = lambda: None) -> pd.DataFrame:
         """The best moves of one layer (`LayerPlanner.moves`), which take longer than all the rest.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.looks import brief, folded
 from perfkit.core.patterns import PatternCheck, check_patterns, layer_paths, pattern_of
 from perfkit.core.recomputed import SILU_MUL
 from perfkit.core.spec.plan import Plan
@@ -86,7 +87,7 @@ class RecomputeGround:
             ]
         )
         frame.attrs = {"title": "The usual settings", "labels": {"freed_bytes": "freed a layer and micro batch"}}
-        return frame
+        return brief(frame, "setting", "longer_ratio", "peak_bytes", "fits")
 
     def holds(self, found: Estimate) -> bool:
         """Whether the peak of a prediction stays within the limit."""
@@ -94,7 +95,7 @@ class RecomputeGround:
 
     def operators(self) -> pd.DataFrame:
         """Operators, most memory for the time first: `operator`, `freed_bytes` and `cost_ns` a layer, `freed_bytes_per_s`."""
-        return pd.DataFrame(
+        frame = pd.DataFrame(
             [
                 {
                     "operator": option.path,
@@ -105,6 +106,7 @@ class RecomputeGround:
                 for option in self.options
             ]
         )
+        return folded(frame)
 
     def curves(self) -> dict[str, list[tuple[float, float, str]]]:
         """Both curves as points of seconds, bytes freed, and the operators in words."""
@@ -250,6 +252,14 @@ def settings_points(ground: RecomputeGround, chosen: RecomputeChoice | None = No
         {"name": ", ".join(names), "more": more, "gib": gib, "fits": "fits" if gib <= limit_gib else "does not fit"}
         for (more, gib), names in points.items()
     ]
+
+
+def settings_rows(ground: RecomputeGround, chosen: RecomputeChoice | None = None) -> dict[str, list[dict[str, object]]]:
+    """The data sets of a picture of `settings_points` and the limit; without a point where a choice is one of the settings."""
+    usual = settings_points(ground)
+    points = usual if chosen is None else settings_points(ground, chosen)
+    shown = points if chosen is None or len(points) > len(usual) else []
+    return {"settings": shown, "limit": [{"limit": ground.limit_bytes / GIB}]}
 
 
 def _patterns(ground: RecomputeGround, choice: str, patterns: str, wanted_mib: float) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
-from perfkit.core.texts import joined, say
+from perfkit.core.texts import Said, joined, say
 from perfkit.core.units import format_bytes
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.predict.plans.search.search_result import SearchResult
@@ -31,11 +31,13 @@ class Compared:
     estimate: Estimate
 
     @property
-    def name(self) -> str:
-        """Its number, what it is there as, and its division, such as "1 plan: dp 8 tp 4 pp 2"."""
-        return f"{self.number} {self.role}: {division_text(self.plan)}"
+    def name(self) -> Said:
+        """Its number, what it is there as, and its division, such as "1 plan: data 8 × tensor 4 × pipeline 2"."""
+        form = "{number} by hand: {division}"
+        form = {"plan": "{number} plan: {division}", "rule of thumb": "{number} rule of thumb: {division}"}.get(self.role, form)
+        return say(form, number=str(self.number), division=division_text(self.plan))
 
-    def told(self) -> str:
+    def told(self) -> Said:
         """The same as a sentence begins with it."""
         forms = {"plan": "Plan {number} ({division})", "rule of thumb": "Rule of thumb {number} ({division})"}
         form = forms.get(self.role, "By hand {number} ({division})")
@@ -70,7 +72,7 @@ class Comparison:
             return ("There is no plan to compare.",)
         first, *others = self.plans
         least_s = first.estimate.step_time_s
-        alone = f"{first.name} is compared with nothing yet: choose another row or mark."
+        alone = say("{plan} is compared with nothing yet: choose another row or mark.", plan=first.name)
         begin = say("{plan}: {step_s} a step.", plan=first.told(), step_s=least_s)
         text = joined((begin, *(one.against(least_s) for one in others))) if others else alone
         return (text, f"The plan by hand is impossible: {'; '.join(self.problems)}.") if self.problems else (text,)
@@ -98,7 +100,10 @@ class Comparison:
                 }
             )
         frame = pd.DataFrame(rows)
-        frame.attrs = {"title": "The compared plans"}
+        frame.attrs = {
+            "title": "The compared plans",
+            "first": ("compared", "step_time_s", "against_first_ratio", "peak_memory_bytes", "fits"),
+        }
         return frame
 
 

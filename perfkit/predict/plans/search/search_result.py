@@ -15,7 +15,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
-from perfkit.core.texts import say
+from perfkit.core.texts import capital, say
 from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.estimate import Estimate, estimate
@@ -241,7 +241,7 @@ class SearchResult:
         if self.plans:
             best = self.plans[0]
             form = (
-                "Best on {devices} devices: {plan}, {why} "
+                "{plan} is best on {devices} devices, {why} "
                 "Of {searched} combinations {kept} keep the rules, {fit} fit {limit_bytes}."
             )
             text = say(
@@ -251,7 +251,7 @@ class SearchResult:
                 fit=self.feasible,
                 limit_bytes=self.memory_limit_bytes,
                 devices=str(self.devices),
-                plan=plan_text(best.plan),
+                plan=capital(plan_text(best.plan)),
                 why=best.why,
             )
         texts: list[str] = [text if self.complete else say("Stopped early: {text}", text=text)]
@@ -321,7 +321,9 @@ class SearchResult:
             }
             for rank, one in enumerate(self.plans, 1)
         ]
-        return pd.DataFrame(rows)
+        frame = pd.DataFrame(rows)
+        frame.attrs["first"] = ("rank", "plan", "step_time_s", "peak_memory_bytes", "beside_computing")
+        return frame
 
     def certainty(self) -> pd.DataFrame:
         """The listed plans with the bounds of 80 % of their measured times and the share of draws that each of them wins."""

@@ -17,6 +17,7 @@ NAMES = (
     ("cp", "context_parallel_size"),
     ("ep", "expert_parallel_size"),
 )
+WORDS = {"tp": "tensor {size}", "pp": "pipeline {size}", "vpp": "chunks {size}", "cp": "context {size}", "ep": "experts {size}"}
 PARTS = {
     "communication/exposed/tp": "waiting for tensor parallel",
     "communication/exposed/dp": "waiting for data parallel",
@@ -50,15 +51,13 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
 
 
 def plan_text(plan: Plan) -> Said:
-    """A plan in one line, such as "dp 8 tp 4 pp 2, micro batch 1 x 32, ZeRO-1, sp, 12 layers recomputed"."""
+    """A plan in one line, such as "data 8 × tensor 4 × pipeline 2, micro batch 1 x 32, ZeRO-1, 12 of 40 layers recomputed"."""
     parallel = plan.parallel
-    sizes = [f"dp {parallel.data_parallel_size}"]
-    sizes += [f"{name} {size}" for name, field in NAMES if (size := getattr(parallel, field)) > 1]
-    parts = [" ".join(sizes), _micro_batches(plan.workload.micro_batch_size, plan.num_micro_batches)]
+    parts: list[str] = [division_text(plan), _micro_batches(plan.workload.micro_batch_size, plan.num_micro_batches)]
     if parallel.optimizer_shard_size > 1:
         parts.append(f"ZeRO-{parallel.optimizer_shard_level}")
     if parallel.sequence_parallel:
-        parts.append("sp")
+        parts.append(say("sequence parallel"))
     if parallel.micro_batch_interleave_size > 1:
         parts.append(_copies(parallel.micro_batch_interleave_size))
     return joined([*parts, recompute_text(plan)], ", ")
@@ -66,10 +65,9 @@ def plan_text(plan: Plan) -> Said:
 
 def strategy_text(sizes: Mapping[str, Any], recompute: str) -> Said:
     """`plan_text` of a strategy from its `sizes` by dimension, without its plan, and what it recomputes in words."""
-    shown = [f"dp {sizes['dp']}", *(f"{name} {sizes[name]}" for name, _ in NAMES if sizes[name] > 1)]
-    parts = [" ".join(shown), _micro_batches(sizes["mbs"], sizes["m"])]
+    parts: list[str] = [_division(sizes["dp"], sizes), _micro_batches(sizes["mbs"], sizes["m"])]
     parts += [f"ZeRO-{sizes['zero']}"] if sizes["zero"] else []
-    parts += ["sp"] if sizes["sp"] else []
+    parts += [say("sequence parallel")] if sizes["sp"] else []
     parts += [_copies(sizes["copies"])] if sizes["copies"] > 1 else []
     return joined([*parts, recompute], ", ")
 
@@ -118,6 +116,12 @@ def why(predicted: Estimate, best: Estimate, rank: int, limit_bytes: float) -> S
     )
 
 
-def division_text(plan: Plan) -> str:
-    """The division of a plan, such as "dp 8 tp 4 pp 2"."""
-    return plan_text(plan).split(",")[0]
+def division_text(plan: Plan) -> Said:
+    """The division of a plan, such as "data 8 × tensor 4 × pipeline 2"."""
+    parallel = plan.parallel
+    return _division(parallel.data_parallel_size, {name: getattr(parallel, field) for name, field in NAMES})
+
+
+def _division(data: int, sizes: Mapping[str, int]) -> Said:
+    others = (say(form, size=str(sizes[name])) for name, form in WORDS.items() if sizes[name] > 1)
+    return joined([say("data {size}", size=str(data)), *others], " × ")

@@ -118,25 +118,33 @@ def sharing_group(columns: Columns, space: StrategySpace) -> Ints:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("tp-devices", "tp", "tp does not divide the devices", lambda c, s: s.devices % c["tp"] == 0),
+    Rule("tp-devices", "tp", "tensor size does not divide the devices", lambda c, s: s.devices % c["tp"] == 0),
     Rule(
         "tp-node",
         "tp",
         "tensor parallel group larger than a node",
         lambda c, s: (c["tp"] <= s.devices_per_node) | (s.devices_per_node == 0),
     ),
-    Rule("tp-heads", "tp", "tp does not divide the attention heads", lambda c, s: s.heads % c["tp"] == 0),
+    Rule("tp-heads", "tp", "tensor size does not divide the attention heads", lambda c, s: s.heads % c["tp"] == 0),
     Rule(
         "tp-kv-heads",
         "tp",
-        "tp neither divides nor is a multiple of the key-value heads",
+        "tensor size neither divides nor is a multiple of the key-value heads",
         lambda c, s: (s.kv_heads % c["tp"] == 0) | (c["tp"] % s.kv_heads == 0),
     ),
-    Rule("tp-vocab", "tp", "tp does not divide the vocabulary", lambda c, s: (s.vocab % c["tp"] == 0) | s.pads_vocab),
+    Rule("tp-vocab", "tp", "tensor size does not divide the vocabulary", lambda c, s: (s.vocab % c["tp"] == 0) | s.pads_vocab),
     Rule(
-        "cp-sequence", "cp", "2 x cp does not divide the sequence", lambda c, s: (c["cp"] == 1) | (s.seq_len % (2 * c["cp"]) == 0)
+        "cp-sequence",
+        "cp",
+        "2 × context size does not divide the sequence",
+        lambda c, s: (c["cp"] == 1) | (s.seq_len % (2 * c["cp"]) == 0),
     ),
-    Rule("devices", "pp", "tp x cp x pp does not divide the devices", lambda c, s: s.devices % (c["tp"] * c["cp"] * c["pp"]) == 0),
+    Rule(
+        "devices",
+        "pp",
+        "tensor × context × pipeline does not divide the devices",
+        lambda c, s: s.devices % (c["tp"] * c["cp"] * c["pp"]) == 0,
+    ),
     Rule("pp-layers", "pp", "more pipeline stages than layers", lambda c, s: c["pp"] <= s.layers),
     Rule("vpp-pp", "vpp", "interleaving without a pipeline", lambda c, s: (c["vpp"] == 1) | (c["pp"] > 1)),
     Rule("vpp-layers", "vpp", "more pipeline chunks than layers", lambda c, s: (c["vpp"] == 1) | (c["pp"] * c["vpp"] <= s.layers)),
@@ -149,14 +157,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ep-experts",
         "ep",
-        "ep does not divide the experts",
+        "expert size does not divide the experts",
         lambda c, s: (c["ep"] == 1) if s.experts == 0 else (s.experts % c["ep"] == 0),
     ),
-    Rule("ep-group", "ep", "ep does not divide dp x cp", lambda c, s: (c["dp"] * c["cp"]) % c["ep"] == 0),
+    Rule("ep-group", "ep", "expert size does not divide data × context", lambda c, s: (c["dp"] * c["cp"]) % c["ep"] == 0),
     Rule(
         "batch",
         "copies",
-        "dp x micro batch x copies does not divide the global batch",
+        "data × micro batch × copies does not divide the global batch",
         lambda c, s: s.global_batch % (c["dp"] * c["mbs"] * c["copies"]) == 0,
     ),
     Rule(
@@ -198,7 +206,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "sp-sequence",
         "sp",
-        "tp x cp does not divide the sequence",
+        "tensor × context does not divide the sequence",
         lambda c, s: (c["sp"] == 0) | (s.seq_len % (c["tp"] * c["cp"]) == 0),
     ),
     Rule(
