@@ -127,7 +127,7 @@ class ClusterJudgement:
         first = ("stage", "ranks")
         shown = table[[*first, *(name for name in table.columns if name not in (*first, "num_ranks"))]]
         frame = shown.dropna(axis="columns", how="all")
-        frame.attrs |= {"title": "Stages, means over ranks and steps", "labels": LABELS}
+        frame.attrs |= {"title": "Stages, means over ranks and steps", "labels": LABELS, "look": "folded"}
         return brief(frame, "stage", "ranks", "step_ns", "computing_ns", "exposed_communication_ns", "bubble_ns")
 
     def _ranks_told(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.core.looks import brief
 from perfkit.core.texts import t, told
 from perfkit.core.units import format_entry
 from perfkit.teach._catalogue import Exercise, Question, exercises, question
@@ -141,7 +142,7 @@ class Progress:
         """One row an exercise: title, block, level, state, wrong tries, hints, points."""
         frame = pd.DataFrame([_progress(exercises()[name], one) for name, one in self.standings.items()])
         frame.attrs["title"] = t("All exercises (choose a row to open it)")
-        return frame
+        return brief(frame, "exercise", "title", "level", "state", "points")
 
 
 def progress(here: Session) -> Progress:

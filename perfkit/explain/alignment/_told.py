@@ -46,7 +46,7 @@ def figures(found: Alignment) -> pd.DataFrame:
         ("class of the change", found.change_class, limits.source),
     ]
     frame = pd.DataFrame(rows, columns=["figure", "value", "limit or origin"])
-    frame.attrs |= {"title": "What was compared"}
+    frame.attrs |= {"title": "What was compared", "look": "folded"}
     return frame
 
 

@@ -16,6 +16,7 @@ from perfkit.core import catalog, robust
 from perfkit.core.answer import Answer
 from perfkit.core.breakdown import Amount, Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.looks import folded
 from perfkit.core.run import Run
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
@@ -117,7 +118,7 @@ class Comparison:
             frame.attrs = {"title": "Parts of the mean step, the largest change first"}
         else:
             frame.attrs = {"title": "Parts of the step, the largest change first"}
-        return frame
+        return folded(frame)
 
     def to_json(self) -> dict[str, Any]:
         """The document that `perfkit compare --json` prints."""

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.looks import brief
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import MIB, format_bytes, format_change, format_ratio
@@ -72,7 +73,7 @@ class Judged:
             ]
         ).astype(dict.fromkeys(("stage", *IN_MIB), "object"))
         frame.attrs |= {"title": "By rank, in MiB as the logs print", "labels": IN_MIB, "units": dict.fromkeys(IN_MIB, "MiB")}
-        return frame
+        return brief(frame, "rank", "origin", *IN_MIB, "note")
 
 
 def judge(
