@@ -54,8 +54,8 @@ class Panel {
     this.tableBox = el("div", { class: "pk-tables" });
     this.main = el("div", { class: "pk-main" }, this.figures, this.controlBox);
     this.pair = el("div", { class: "pk-pair" });
-    this.shut = model.get("folded");
-    this.opener = el("button", { type: "button", class: "pk-fold", hidden: !this.shut, "aria-expanded": "false", onclick: () => this.turn() }, t("Details"));
+    this.shut = model.get("folded") && new URLSearchParams(location.hash.slice(1)).get("at") !== model.get("name"); // a link to it opens it
+    this.opener = el("button", { type: "button", class: "pk-fold", hidden: !model.get("folded"), "aria-expanded": String(!this.shut), onclick: () => this.turn() }, t("Details"));
     // Shown by the style sheet only where a page has several panels; one alone is named by the page.
     this.heading = el("h2", { class: "pk-title" }, model.get("title"));
     this.root = el("section", { class: "pk pk-panel pk-undrawn", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },

@@ -142,7 +142,7 @@ class Progress:
         """One row an exercise: title, block, level, state, wrong tries, hints, points."""
         frame = pd.DataFrame([_progress(exercises()[name], one) for name, one in self.standings.items()])
         frame.attrs["title"] = t("All exercises (choose a row to open it)")
-        return brief(frame, "exercise", "title", "level", "state", "points")
+        return brief(frame, "exercise", "title", "block", "level", "state", "points")
 
 
 def progress(here: Session) -> Progress:

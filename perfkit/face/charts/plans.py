@@ -58,7 +58,7 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
             x=x,
             y=y,
             color=alt.Color("tp:N", title="tensor parallel", sort=list(TENSOR_COLORS), scale=_scale(TENSOR_COLORS)),
-            shape=alt.Shape("pp:N", title="pipeline stages", sort=list(STAGE_SHAPES), scale=_scale(STAGE_SHAPES)),
+            shape=alt.Shape("pp:N", title="pipeline parallel", sort=list(STAGE_SHAPES), scale=_scale(STAGE_SHAPES)),
             size=alt.Size(
                 "micro:Q", title="micro batch", scale=alt.Scale(type="log", domain=[1, 16], range=[25, 130]), legend=None
             ),
