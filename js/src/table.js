@@ -174,7 +174,7 @@ export class Table {
     if (title === undefined) return null;
     const words = [title, look === "folded" && total > 1 ? el("span", { class: "pk-unit" }, ` · ${t("{0} rows", total)}`) : null];
     return el("div", { class: "pk-chart-head" },
-      el("span", { class: "pk-chart-title" }, look === "folded" ? this.switch("open", ...words) : words),
+      el("span", { class: "pk-chart-title" }, look === "folded" ? [this.switch("open", ...words), el("span", { class: "pk-paper" }, title)] : words),
       el("span", { class: "pk-tools" },
         this.turn,
         el("button", { type: "button", class: "pk-quiet", title: t("Download this table"),

@@ -31,8 +31,8 @@ export function fold(scroll, table, columns, rows, details) {
   const fits = () => table.offsetWidth <= room + 1;
   const heads = [...table.tHead.rows[0].cells];
   const shown = [table.tHead.rows[0], ...rows];
-  const hide = (at) => shown.forEach((row) => row.cells[at].classList.add("pk-folded"));
-  columns.forEach((column, at) => column.aside && hide(at));
+  const hide = (at, how = "pk-folded") => shown.forEach((row) => row.cells[at].classList.add(how));
+  columns.forEach((column, at) => column.aside && hide(at, "pk-later"));
   if (columns.length < 2 || !room || fits()) return;
   table.classList.add("pk-tight");
   if (fits()) return;
@@ -47,6 +47,6 @@ export function fold(scroll, table, columns, rows, details) {
 /** Shows all columns of `table`, and no lines below its rows. */
 export function unfold(table) {
   table.classList.remove("pk-tight");
-  table.querySelectorAll(".pk-folded").forEach((cell) => cell.classList.remove("pk-folded"));
+  table.querySelectorAll(".pk-folded, .pk-later").forEach((cell) => cell.classList.remove("pk-folded", "pk-later"));
   table.querySelectorAll(".pk-more-cell, .pk-detail").forEach((node) => node.remove());
 }

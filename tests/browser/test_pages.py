@@ -336,6 +336,37 @@ def test_a_table_that_its_place_cuts_off_shows_all_its_rows_when_asked(open_page
     expect(table.get_by_role("button", name="All 20 rows")).to_be_visible()
 
 
+def test_a_wide_table_shows_all_its_columns_when_asked_and_its_csv_has_them_before(open_page: OpenPage, tmp_path: Path):
+    page = open_page("13_communication")
+    table = panel(page, "who-waits-for-whom").locator(".pk-table").first
+    heads = table.get_by_role("columnheader")
+    assert heads.count() == 5
+    with page.expect_download() as download:
+        table.get_by_role("button", name="CSV").press("Enter")
+    download.value.save_as(tmp_path / "waits.csv")
+    assert len((tmp_path / "waits.csv").read_text(encoding="utf-8").splitlines()[0].split(",")) == 9
+    table.get_by_role("button", name="All 9 columns").press("Enter")
+    expect(table.get_by_role("button", name="Fewer columns")).to_be_focused()
+    assert heads.count() == 9
+    table.get_by_role("button", name="Fewer columns").press("Enter")
+    expect(heads).to_have_count(5)
+
+
+def test_what_is_not_the_answer_opens_by_keyboard_and_by_a_link_to_it(open_page: OpenPage):
+    page = open_page("02_model_cost", "at=what-memory-holds-up")
+    linked, folded = panel(page, "what-memory-holds-up"), panel(page, "what-matters-most")
+    expect(linked.locator(".pk-chart").first).to_be_visible()
+    expect(folded.locator(".pk-sentence")).to_be_visible()
+    expect(folded.locator(".pk-chart")).to_have_count(0)
+    folded.get_by_role("button", name="Details").press("Enter")
+    expect(folded.locator(".pk-plot svg, .pk-plot canvas").first).to_be_visible()
+    table = folded.locator(".pk-table").first
+    expect(table.locator("table")).to_be_hidden()
+    table.get_by_role("button", name="Inputs by their effect on the step").press("Enter")
+    expect(table.locator("table")).to_be_visible()
+    assert barriers(page) == []
+
+
 def test_on_a_phone_the_legend_takes_as_many_lines_as_it_needs(open_page: OpenPage):
     page = open_page("11_step_breakdown")
     page.set_viewport_size({"width": 390, "height": 844})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from perfkit.core.looks import brief, folded
 from perfkit.core.units import THIN_SPACE
+from perfkit.face.widgets.shown import shown
 from perfkit.face.widgets.table import Table, table_content
 
 
@@ -108,3 +110,18 @@ def test_yes_and_no_are_in_the_language_of_the_page(monkeypatch):
     (column,) = table_content("ranks", Table(pd.DataFrame({"slow": [True, False]})))["columns"]
     assert column["text"] == ["是", "否"]
     assert column["values"] == [True, False]
+
+
+def test_a_brief_frame_shows_the_columns_that_answer_and_holds_all():
+    frame = brief(pd.DataFrame({"rank": [0, 1], "wait_ns": [1, 2], "z": [0.5, 0.1]}), "rank", "wait_ns", "not there")
+    (table,) = shown(frame).tables.values()
+    columns = table_content("t", table)["columns"]
+    assert [(one["label"], one["aside"]) for one in columns] == [("rank", False), ("wait", False), ("z", True)]
+    assert columns[2]["values"] == [0.5, 0.1], "its CSV has it"
+    (whole,) = shown(frame.rename(columns={"rank": "a", "wait_ns": "b_ns"})).tables.values()
+    assert not any(one["aside"] for one in table_content("t", whole)["columns"]), "of columns that are not there none is missed"
+
+
+def test_a_folded_frame_is_told_so():
+    (table,) = shown({"Parts": folded(pd.DataFrame({"part": ["a"]}))}).tables.values()
+    assert table_content("t", table)["look"] == "folded"

@@ -107,9 +107,7 @@ class TimelineView(View):
 
     def _picked(self, picked: Range | None) -> None:
         self.selection.begin()
-        nothing = Waiting(
-            t("Click a slice above, or drag over a range: what was computed, sent and done by the host in it is told here.")
-        )
+        nothing = Waiting(t("Click a slice above, or drag over a range: what was computed, sent and done in it is told here."))
         self.selection.finish(self.selection.question(), picked, None if picked else nothing)
 
     def _pick(self, timeline: Timeline, message: Message) -> None:
