@@ -80,6 +80,7 @@ class Baseline:
         ]
         frame = pd.DataFrame(rows, columns=["quantity", "value", "state", "origin"])
         frame.attrs |= {"title": "Figures and where they come from", "labels": {"value": "value", "origin": "where from"}}
+        frame.attrs["first"] = ("quantity", "value", "origin")
         return frame
 
 
