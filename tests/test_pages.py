@@ -323,7 +323,7 @@ def test_page_31_asks_a_graph_of_the_readers_own_the_same_questions(tmp_path: Pa
     assert any("tiny network" in note for note in check.wait().notes), "a graph of the case is told from the reader's own"
     (code,) = page["the_list_to_write"].wait().code
     assert list(yaml.safe_load(code.text)["recompute_config"]["select_recompute"]) == list(
-        page["what_could_come_back"].value.patterns
+        page["what_could_come_back"].value[0].patterns
     )
     assert page_state().values["step"] == "3"
 

@@ -99,6 +99,11 @@ class ClusterJudgement:
         """The ranks that the rule of slow ranks names."""
         return tuple(int(rank) for finding in self.found("slow-rank") for rank in finding.subject.get("ranks", ()))
 
+    @property
+    def has_computing(self) -> bool:
+        """Whether any step says how long its rank computed."""
+        return bool(self.case.steps["computing_ns"].notna().any())
+
     def compared(self, metric: str = "computing") -> RankComparison:
         """Every rank beside those of its stage; raises NotMeasuredError where no step has what is compared."""
         values = stragglers.metric_values(self.case.steps, metric)

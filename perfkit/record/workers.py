@@ -43,8 +43,8 @@ _LOOK_S = 1.0
 """How often a process looks whether the one that started it is there."""
 _ONE_PROCESSOR = {"POLARS_MAX_THREADS": "1", "PERFKIT_THREADS": "1"}
 _KEPT_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(GIB), "MALLOC_MMAP_THRESHOLD_": str(32 * MIB)}
-"""Blocks of a file are freed and asked for again all the time. With these the C library (glibc; mallopt(3), the second at its largest)
-keeps them, and half of the time in the kernel goes. Others do not look at these variables."""
+"""Blocks of a file are freed and asked for again all the time. With these the C library (glibc; mallopt(3), the second at its
+largest) keeps them, and half of the time in the kernel goes. Others do not look at these variables."""
 
 
 def each(

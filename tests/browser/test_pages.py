@@ -83,11 +83,11 @@ def waits(name: str) -> set[str]:
 
 """Panels and steps that first ask for a name, a choice or a button, or say that none is open; with their page if one."""
 FIRST_SIGHT = """() => {
-  const all = [...document.querySelectorAll(".pk-chart, .pk-tl-stage, .pk-table:not(.pk-tiles)")];
+  const all = [...document.querySelectorAll(".pk-chart, .pk-tl-stage, .pk-table:not(.pk-tiles, .pk-shut)")];
   const tops = all.filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect().top + scrollY);
   return tops.length ? Math.round(Math.min(...tops)) : null;
 }"""
-"""Where the first chart, table or timeline of the page begins."""
+"""Where the first chart, open table or timeline of the page begins."""
 FIRST_SIGHT_PX = 340
 HEADER_OVERLAPS = """() => {
   const parts = [...document.querySelectorAll(".bar a, .bar button, .bar select")].filter((one) => one.checkVisibility());
