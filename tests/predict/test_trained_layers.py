@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,10 @@ from perfkit.core.spec import Adapters, ParallelPlan, Plan, RecomputePlan, Softw
 from perfkit.core.spec.trained import LAYER_PARTS, OUTSIDE
 from perfkit.predict.cost.communication import bytes_sent
 from perfkit.predict.cost.flops import pass_flops, training_flops
-from perfkit.predict.estimate import estimate, estimate_table, estimates, stage_breakdowns
+from perfkit.predict.estimate import efficiency_of, estimate, estimate_table, estimates, stage_breakdowns
 from perfkit.predict.memory.memory import parameters_of, peak_memory, static_of
 from perfkit.predict.memory.settings import preset
+from perfkit.predict.plans.balance.from_plan import balanced, problem_of_plan
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.simulate import simulate
 from tests.predict.random_plans import partly_frozen_plans, random_plans
@@ -143,6 +145,26 @@ def test_the_utilization_of_an_estimate_is_that_of_the_models_flops(name, dense,
     once = float(training_flops(plan.model, 4096).total)
     assert found.mfu == pytest.approx(once * per_flop, rel=1e-9)
     assert found.hfu == pytest.approx((once + float(passes["recompute"].total)) * per_flop, rel=1e-9)
+
+
+@pytest.mark.parametrize("text", ["last 2", "last 20", "last 20, head", "first 3", "last 2, input_gradients"])
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("dense", [0, 11])
+def test_the_utilization_of_stages_counts_what_the_model_needs(text, chunks, dense):
+    """Frozen layers of later stages have a backward pass and compute again, which the model needs on no stage."""
+    model = replace(of("mixtral-8x7b" if dense else "llama2-7b", text), num_dense_layers=dense)
+    sizes = {"pipeline_parallel_size": 4, "virtual_pipeline_parallel_size": chunks, "data_parallel_size": 2}
+    counts = RecomputePlan(full_layers=((5, 4, 8, 3),) if chunks == 1 else ((3, 4, 1, 2), (4, 0, 2, 3)))
+    for recompute in (RecomputePlan(all_layers=True), *([counts] if not dense else [])):
+        plan = replace(plan_of(model, **sizes), recompute=recompute)
+        found, passes = estimate(plan), pass_flops(model, 4096, recompute)
+        per_flop = found.tokens_per_s_per_device / DEVICE.peak_flops_per_s["bfloat16"]
+        once = float(training_flops(model, 4096).total)
+        assert found.mfu == pytest.approx(once * per_flop, rel=1e-9)
+        assert found.hfu == pytest.approx((once + float(passes["recompute"].total)) * per_flop, rel=1e-9)
+        alone = replace(plan_of(model, data_parallel_size=8), recompute=RecomputePlan(all_layers=True))
+        if recompute.all_layers:
+            assert found.hfu / found.mfu == pytest.approx(estimate(alone).hfu / estimate(alone).mfu, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["llama2-7b", "mixtral-8x7b", "deepseek-v2"])
@@ -319,3 +341,36 @@ def test_a_strategy_of_a_search_keeps_what_is_trained(device):
 
 def test_parts_are_words_of_one_kind():
     assert not set(LAYER_PARTS) & set(OUTSIDE)
+
+
+BALANCED = {
+    "last 2 of 8": ("last 2", 8, {"pipeline_parallel_size": 4}),
+    "last 3 of 12, recomputed": ("last 3, head", 12, {"pipeline_parallel_size": 4, "again": True}),
+    "chunks": ("last 3", 9, {"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 2}),
+    "down to the embedding": ("last 3, input_gradients", 10, {"pipeline_parallel_size": 4}),
+    "first": ("first 3", 10, {"pipeline_parallel_size": 4}),
+}
+
+
+@pytest.mark.parametrize("name", BALANCED)
+def test_no_split_of_frozen_layers_is_faster_than_the_balanced_one(name):
+    """Every split of the layers, by the estimate; frozen layers in the first place have no backward pass, elsewhere they do."""
+    text, layers, sizes = BALANCED[name]
+    plan = plan_of(replace(catalog.model("llama2-7b"), num_layers=layers, trained_layers=TrainedLayers.of(text)), **sizes)
+    found = balanced(problem_of_plan(plan, efficiency_of(plan)), time_limit_s=10)
+    places = plan.parallel.pipeline_parallel_size * plan.parallel.virtual_pipeline_parallel_size
+    splits = [np.diff((0, *borders, layers)) for borders in combinations(range(1, layers), places - 1)]
+    rows = [split.reshape(-1, plan.parallel.pipeline_parallel_size).tolist() for split in splits]
+    others = [replace(plan, parallel=replace(plan.parallel, layers_per_stage=tuple(map(tuple, row)))) for row in rows]
+    fastest = min(one.step_time_s for one in estimates(others) if one.fits)
+    assert found.status == "optimal"
+    assert found.makespan_ns <= fastest * 1e9 * (1 + 1e-6)
+    assert found.bound_ns == found.makespan_ns
+
+
+def test_a_balanced_plan_of_the_last_layers_is_the_fastest_known_one():
+    plan = plan_of(of("llama2-7b", "last 8"), data_parallel_size=2, pipeline_parallel_size=4)
+    found = balanced(problem_of_plan(plan, efficiency_of(plan)), time_limit_s=10)
+    known = estimate(replace(plan, parallel=replace(plan.parallel, layers_per_stage=((16, 7, 5, 4),))))
+    assert (known.fits, found.status) == (True, "optimal")
+    assert found.makespan_ns / 1e9 == pytest.approx(known.step_time_s, rel=1e-6)

@@ -23,6 +23,8 @@ from perfkit.predict.plans.schedule.longest import Times, makespans
 Ints = NDArray[np.int64]
 LEADS = {"none": 0, "comm": 0, "select": 1, "both": 1, "full": 2}
 """The row of `PipelineProblem.stage_bytes` that a layer of a kind in the last chunk asks for; the largest counts."""
+ONCE_BACK = ("bwd_ns", "wgrad_ns", "act_bytes")
+"""Amounts that a layer without a backward pass has none of."""
 
 
 class Evaluator:
@@ -38,6 +40,7 @@ class Evaluator:
         self.param_bytes = np.array([part.param_bytes for part in parts], dtype=np.int64)
         self.act_bytes = np.array([kind.act_bytes for kind in kinds], dtype=np.int64)
         self.type = np.array([variety.type for variety in problem.varieties], dtype=np.int64)
+        self.forward_first = np.array([part.forward_first for part in parts], dtype=np.bool_)
         self.fixed = {name: self._ends(name) for name in ("fwd_ns", "bwd_ns", "wgrad_ns", "param_bytes", "act_bytes")}
         for name, rows in zip(("fwd_ns", "bwd_ns"), problem.pass_ns, strict=False):
             self.fixed[name] += np.array(rows, dtype=np.int64)
@@ -62,8 +65,19 @@ class Evaluator:
 
     def chunk_times_ns(self, layouts: Layout) -> Ints:
         """Forward, backward and weight gradient, shape (layouts, 3, chunks, stages)."""
-        names = ("fwd_ns", "bwd_ns", "wgrad_ns")
-        return np.stack([np.tensordot(layouts, getattr(self, name), (1, 0)) + self.fixed[name] for name in names], axis=1)
+        return np.stack([self._summed(layouts, name) for name in ("fwd_ns", "bwd_ns", "wgrad_ns")], axis=1)
+
+    def priced(self, name: str, *, first: bool) -> Ints:
+        """An amount of every variety: in the first chunk of the first stage, or in any other place."""
+        amounts: Ints = getattr(self, name)
+        return np.where(self.forward_first, 0, amounts) if first and name in ONCE_BACK else amounts
+
+    def _summed(self, layouts: Layout, name: str) -> Ints:
+        """What layers and ends have of an amount, shape (layouts, chunks, stages)."""
+        found = np.asarray(np.tensordot(layouts, self.priced(name, first=False), (1, 0)) + self.fixed[name])
+        if self.forward_first.any():
+            found[:, 0, 0] = layouts[:, :, 0, 0] @ self.priced(name, first=True) + self.fixed[name][0, 0]
+        return found
 
     def durations_ns(self, layouts: Layout) -> Times:
         """The duration tables of the schedule, shape (rows, layouts)."""
@@ -83,8 +97,7 @@ class Evaluator:
 
     def peaks_bytes(self, layouts: Layout) -> Ints:
         """The memory peak of every layout and stage, shape (layouts, stages)."""
-        static = np.tensordot(layouts, self.param_bytes, (1, 0)) + self.fixed["param_bytes"]
-        acts = np.tensordot(layouts, self.act_bytes, (1, 0)) + self.fixed["act_bytes"]
+        static, acts = self._summed(layouts, "param_bytes"), self._summed(layouts, "act_bytes")
         dynamic = np.stack([(acts[:, :, stage] @ vectors.T).max(axis=1) for stage, vectors in enumerate(self.vectors)], axis=1)
         besides = np.take_along_axis(self.stage_bytes, self.lead(np.swapaxes(layouts[:, :, -1], 1, 2)), axis=0)
         peaks: Ints = self.problem.const_bytes + static.sum(axis=1) + dynamic + besides

@@ -45,6 +45,7 @@ def least_peak_layout(evaluator: Evaluator, time_limit_s: float) -> tuple[Layout
                 highs.addConstr(begun[position - 1] <= begun[position])
                 before = problem.body[index - 1].count
                 highs.addConstr(counts[index - 1][position] <= before * (1 - begun[position - 1]))
+    acts = [evaluator.priced("act_bytes", first=first) for first in (False, True)]
     for stage, vectors in enumerate(evaluator.vectors):
         for vector in vectors:
             fixed = problem.const_bytes + int(evaluator.fixed["param_bytes"][:, stage].sum())
@@ -52,7 +53,7 @@ def least_peak_layout(evaluator: Evaluator, time_limit_s: float) -> tuple[Layout
             fixed += int(vector @ evaluator.fixed["act_bytes"][:, stage])
             terms = [
                 counts[index][chunk * problem.num_stages + stage]
-                * (int(evaluator.param_bytes[lean[index]] + held * evaluator.act_bytes[lean[index]]) / MIB)
+                * (int(evaluator.param_bytes[lean[index]] + held * acts[stage == chunk == 0][lean[index]]) / MIB)
                 for index in range(types)
                 for chunk, held in enumerate(vector.tolist())
             ]

@@ -87,7 +87,7 @@ class OptionTable:
 
     def _descended(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> Ints | None:
         """From the leanest mix of every chunk, always the step to the next faster one that wins most a byte and still fits."""
-        fronts = [self._mix(chunk) for chunk in counts]
+        fronts = self._fronts(stage, counts)
         room = (
             math.inf if self.problem.memory_limit_bytes is None else self.problem.memory_limit_bytes - self._static(stage, counts)
         )
@@ -139,7 +139,9 @@ class OptionTable:
         there = min(part.fwd_ns for part in parts)
         back = 0 if self.problem.schedule == "zbh1" else min(kind.bwd_ns for part in parts for kind in part.kinds.values())
         beside = sum(int(np.minimum(self.evaluator.fixed[name], 0).sum()) for name in ("fwd_ns", "bwd_ns"))
-        return stage * least * (there + back) + beside
+        # Layers of the first stage may have no way back.
+        behind = stage - 1 if stage and any(part.forward_first for part in parts) else stage
+        return least * (stage * there + behind * back) + beside
 
     def _chunk_counts(self, chunk: int, stage: int, budget_ns: int) -> Iterator[tuple[int, ...]]:
         """Layers by type that one chunk can hold: at the right place of the body, and not too long on their own."""
@@ -148,10 +150,10 @@ class OptionTable:
         before, after = position * least, (problem.num_stages * problem.num_chunks - 1 - position) * least
         room = problem.num_layers - before - after
         ranges, start = [], 0
-        for index, part in enumerate(problem.body):
+        for part in problem.body:
             stop = start + part.count
             fits_here = before < stop and problem.num_layers - after > start
-            work_ns = self._least_work_ns(index)
+            work_ns = part.least_work_ns(first=position == 0)
             longest = budget_ns // work_ns if work_ns else part.count
             ranges.append(range(min(part.count, room, longest) + 1) if fits_here else range(1))
             start = stop
@@ -159,16 +161,14 @@ class OptionTable:
             if least <= sum(counts) <= room and _contiguous(counts, [part.count for part in problem.body]):
                 yield counts
 
-    def _least_work_ns(self, type_index: int) -> int:
-        part = self.problem.body[type_index]
-        return part.fwd_ns + min(kind.bwd_ns + kind.wgrad_ns for kind in part.kinds.values())
-
     def _combinations(
         self, chunks: list[list[tuple[int, ...]]], stage: int, budget_ns: int
     ) -> Iterator[tuple[tuple[int, ...], ...]]:
         fixed = sum(int(self.evaluator.fixed[name][:, stage].sum()) for name in ("fwd_ns", "bwd_ns", "wgrad_ns"))
+        least = [[part.least_work_ns(first=chunk == stage == 0) for part in self.problem.body] for chunk in range(len(chunks))]
         work = [
-            [sum(count * self._least_work_ns(index) for index, count in enumerate(counts)) for counts in chunk] for chunk in chunks
+            [sum(count * ns for count, ns in zip(counts, own, strict=True)) for counts in chunk]
+            for chunk, own in zip(chunks, least, strict=True)
         ]
         least_rest = [sum(min(amounts, default=0) for amounts in work[chunk + 1 :]) for chunk in range(len(chunks))]
 
@@ -185,7 +185,7 @@ class OptionTable:
     def _fitting(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> tuple[Ints, Ints, Ints] | None:
         """Counts, times and peaks of the mixes for given layers by chunk that fit and that no other one beats."""
         evaluator, problem = self.evaluator, self.problem
-        fronts = [self._mix(chunk) for chunk in counts]
+        fronts = self._fronts(stage, counts)
         layers = np.array(counts, dtype=np.int64)  # chunks x types
         static = self._static(stage, counts)
         acts = [front.act_bytes + evaluator.fixed["act_bytes"][chunk, stage] for chunk, front in enumerate(fronts)]
@@ -217,24 +217,26 @@ class OptionTable:
         full = np.concatenate([np.broadcast_to(fwd, (len(times), 1, len(fwd))), times], axis=1) + fixed
         return _pick(fronts, picks, "counts"), full, static + dynamic[first[best], last[best]]
 
-    def _front_of_chunk(self, counts: tuple[int, ...]) -> Front:
-        front = self._front(0, counts[0])
+    def _fronts(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> list[Front]:
+        """The mixes of every chunk of a stage."""
+        return [self._mix(own, stage == chunk == 0) for chunk, own in enumerate(counts)]
+
+    def _front_of_chunk(self, counts: tuple[int, ...], first: bool) -> Front:
+        front = self._front(0, counts[0], first)
         for index in range(1, len(counts)):
-            front = _combine(front, self._front(index, counts[index]))
+            front = _combine(front, self._front(index, counts[index], first))
         return front
 
-    def _front_of_type(self, type_index: int, count: int) -> Front:
+    def _front_of_type(self, type_index: int, count: int, first: bool) -> Front:
         size = len(self.evaluator.type)
         zero = np.zeros(1, dtype=np.int64)
         front = Front(np.zeros((1, size), dtype=np.int64), zero, zero, zero)
         rows = np.flatnonzero(self.evaluator.type == type_index)
         one = Front(
             np.eye(size, dtype=np.int64)[rows],
-            self.evaluator.bwd_ns[rows],
-            self.evaluator.wgrad_ns[rows],
-            self.evaluator.act_bytes[rows],
+            *(self.evaluator.priced(name, first=first)[rows] for name in ("bwd_ns", "wgrad_ns", "act_bytes")),
         )
-        return _combine(self._front(type_index, count - 1), one) if count else front
+        return _combine(self._front(type_index, count - 1, first), one) if count else front
 
 
 def _combine(a: Front, b: Front) -> Front:

@@ -29,20 +29,19 @@ Floats = NDArray[np.float64]
 class TypePlan:
     """A type of layers: the plan if all of its layers were such ones, its name, and how many there are.
 
-    `kind` is the place of such layers among `CostColumns.kinds`.
+    `kind` is the place of such layers among `CostColumns.kinds`; `forward_first`: nothing below them is trained, so that in the
+    first position (a chunk of a stage) they have no backward pass.
     """
 
     plan: Plan
     name: str
     count: int
     kind: int = 0
+    forward_first: bool = False
 
 
 def types_of(plan: Plan) -> list[TypePlan]:
-    """The types of a plan's layers in their order: leading dense layers, then those with experts; frozen ones apart.
-
-    Frozen layers are taken to have a backward pass, as all have that do not stand in the first position.
-    """
+    """The types of a plan's layers in their order: leading dense layers, then those with experts; frozen ones apart."""
     model, trained = plan.model, plan.model.trained_layers
     found = _types_of(plan)
     if trained is None:
@@ -58,7 +57,7 @@ def types_of(plan: Plan) -> list[TypePlan]:
             is_trained = begin <= first < begin + trained.count
             own = replace(one.plan, model=replace(one.plan.model, trained_layers=every if is_trained else none))
             name, kind = (one.name, one.kind) if is_trained else (f"frozen {one.name}", one.kind + 2)
-            parts.append(TypePlan(own, name, last - first, kind))
+            parts.append(TypePlan(own, name, last - first, kind, forward_first=last <= trained.skipped(model.num_layers)))
         start = end
     return parts
 

@@ -56,6 +56,6 @@ def time_grain_ns(evaluator: Evaluator) -> int:
 def work_bound_ns(evaluator: Evaluator) -> float:
     """All work without recomputation, shared evenly by the stages."""
     problem = evaluator.problem
-    least = sum(part.count * (part.fwd_ns + min(k.bwd_ns + k.wgrad_ns for k in part.kinds.values())) for part in problem.body)
+    least = sum(part.count * part.least_work_ns(first=True) for part in problem.body)
     fixed = sum(int(evaluator.fixed[name].sum()) for name in ("fwd_ns", "bwd_ns", "wgrad_ns"))
     return problem.num_microbatches * (least + fixed) / problem.num_stages

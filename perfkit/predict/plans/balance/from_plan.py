@@ -258,6 +258,7 @@ def _layer_type(part: TypePlan, prices: StagePrices, index: int, select: tuple[s
         fwd_ns=forward_ns,
         param_bytes=round(_layer_static(part.plan, settings)),
         kinds={kind: Kind(bwd_ns=backward_ns[kind], act_bytes=round(kept[kind])) for kind in least},
+        forward_first=part.forward_first,
     )
 
 

@@ -56,18 +56,19 @@ def layer_times(run: Run, num_micro_batches: int) -> dict[int, LayerTime]:
 def with_layer_times(found: PlanProblem, times: Mapping[int, LayerTime]) -> PlanProblem | None:
     """The problem with the measured layers; None if `times` are none of this model.
 
-    A layer's time is the mean of its type. What recomputation adds is predicted and changes as the forward does, embedding and head
-    as the layers do.
+    A layer's time is the mean of its type, without layers that have no backward pass where they stand. What recomputation adds is
+    predicted and changes as the forward does, embedding and head as the layers do.
     """
     problem = found.problem
     if not times or max(times) >= problem.num_layers:
         return None
-    rows = _kinds_of_layers(problem, found.start)
+    rows, first = _kinds_of_layers(problem, found.start), int(found.start[:, 0, 0].sum())
     complete = {number: time for number, time in times.items() if math.isfinite(time.forward_ns + time.backward_ns)}
     body: list[LayerType] = []
     notes, ratios = [], []
     for index, part in enumerate(problem.body):
-        own = [(rows[number].kind, time) for number, time in complete.items() if rows[number].type == index]
+        numbers = range(first if part.forward_first else 0, problem.num_layers)
+        own = [(rows[number].kind, time) for number, time in complete.items() if rows[number].type == index and number in numbers]
         if not own:
             body.append(part)
             continue

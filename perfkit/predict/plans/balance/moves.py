@@ -41,7 +41,7 @@ class LayerPlanner:
         self.problem = problem
         self.evaluator = Evaluator(problem)
         self._table = OptionTable(self.evaluator)
-        layers = tuple((part.fwd_ns, part.param_bytes, tuple(part.kinds.items())) for part in problem.body)
+        layers = tuple((part.fwd_ns, part.param_bytes, tuple(part.kinds.items()), part.forward_first) for part in problem.body)
         self._known = _known_stages(problem.schedule == "zbh1", problem.memory_limit_bytes, problem.const_bytes, layers)
         self._ends = np.stack(list(self.evaluator.fixed.values()))
 
@@ -133,7 +133,7 @@ class LayerPlanner:
         """Layers by variety and chunk of a stage with these layers by chunk and type."""
         evaluator = self.evaluator
         own = (self._ends[..., stage], evaluator.vectors[stage], evaluator.stage_bytes[:, stage])
-        key = (counts, *(amounts.tobytes() for amounts in own))
+        key = (counts, stage == 0, *(amounts.tobytes() for amounts in own))
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _KEPT:

@@ -43,13 +43,21 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerType:
-    """Equal layers that follow each other."""
+    """Equal layers that follow each other; `forward_first`: in the first chunk of the first stage they only pass forward.
+
+    There their backward pass takes no time and they keep nothing, whatever their kind.
+    """
 
     name: str
     count: int
     fwd_ns: int
     param_bytes: int
     kinds: Mapping[str, Kind]
+    forward_first: bool = False
+
+    def least_work_ns(self, *, first: bool) -> int:
+        """The shortest passes of one layer, in the first chunk of the first stage or in any other."""
+        return self.fwd_ns + (0 if first and self.forward_first else min(k.bwd_ns + k.wgrad_ns for k in self.kinds.values()))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", MappingProxyType(dict(self.kinds)))
