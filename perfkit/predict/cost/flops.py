@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate
 from typing import Literal
 
 from perfkit.core.breakdown import Breakdown
@@ -27,6 +28,7 @@ from perfkit.core.recomputed import recomputed_parts
 from perfkit.core.source import Source
 from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.plan import even_layers
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.spec.trained import TrainedLayers
 
@@ -183,7 +185,7 @@ def recompute_flops(
 
 
 def _recomputed_shares(model: ModelSpec, recompute: RecomputePlan) -> Mapping[str, Fraction]:
-    """As `recomputed_parts`, without the layers that have no backward pass, which are the first ones of the first position."""
+    """As `recomputed_parts`, without the layers that need no backward pass: of an even split, as counts have stages."""
     layers, mixed = model.num_layers, expert_layers(model)
     skipped = model.trained_layers.skipped(layers) if model.trained_layers else 0
     if not skipped:
@@ -192,15 +194,22 @@ def _recomputed_shares(model: ModelSpec, recompute: RecomputePlan) -> Mapping[st
     most = {"ffn": Fraction(layers - mixed - dense, max(1, layers - mixed))}
     most |= dict.fromkeys(("experts", "router"), Fraction(mixed - (skipped - dense), max(1, mixed)))
     full, operators = recompute.full_layers, recompute.operators
-    above = {pattern: _above(counts, skipped) for pattern, counts in operators.items()}
-    shares = recomputed_parts(model, replace(recompute, full_layers=_above(full, skipped), operators=above))
+    above = {pattern: _above(counts, layers, skipped) for pattern, counts in operators.items()}
+    shares = recomputed_parts(model, replace(recompute, full_layers=_above(full, layers, skipped), operators=above))
     mean = Fraction(layers - skipped, layers)
     return {part: min(share, most.get(part, mean)) for part, share in shares.items()}
 
 
-def _above(counts: Counts, skipped: int) -> Counts:
-    """Counts of the first layers of positions, less the skipped ones of the first."""
-    return ((max(0, counts[0][0] - skipped), *counts[0][1:]), *counts[1:]) if counts and counts[0] else counts
+def _above(counts: Counts, layers: int, skipped: int) -> Counts:
+    """Counts of the first layers of positions, without the layers of the model's first `skipped` ones among them."""
+    if not counts:
+        return counts
+    found = []
+    for row, held in zip(counts, even_layers(layers, len(counts[0]), len(counts)), strict=True):
+        without = [min(own, max(0, skipped - before)) for own, before in zip(held, accumulate(held, initial=0), strict=False)]
+        found.append(tuple(max(0, count - own) for count, own in zip(row, without, strict=True)))
+        skipped -= sum(without)
+    return tuple(found)
 
 
 def pass_flops(

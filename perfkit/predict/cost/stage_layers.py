@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -37,12 +37,12 @@ class StageLayers:
     """Sums over the layers of every position: shape (amounts, chunks, stages).
 
     Where dense layers lead in a model with experts, the amounts of these follow those of the layers with experts. With frozen
-    layers there are those of trained, frozen and skipped layers (`Again.way`), each of both kinds; the first `skipped` layers of
-    the model need no backward pass, though those of later positions have one.
+    layers there are those of trained, frozen and skipped layers (`Again.way`), each of both kinds; `needless` are those of the
+    layers below all that is trained, of all positions: these need no backward pass, though those of later positions have one.
     """
 
     amounts: Floats
-    skipped: int = 0
+    needless: Floats | None = None
 
     @property
     def leading(self) -> bool:
@@ -133,7 +133,18 @@ def _looked_at(plan: Plan) -> StageLayers:
     kinds = range(len(WAYS) * 2) if trained else range(1 + any(again.leading for again in every))
     summed = np.array([np.concatenate([_summed(runs, kind) for kind in kinds]) for runs in different])
     skipped = trained.skipped(plan.model.num_layers) if trained else 0
-    return StageLayers(summed[np.array(places)].transpose(2, 0, 1), skipped)
+    first = _first((run for row in places for place in row for run in different[place]), skipped)
+    needless = np.concatenate([_summed(first, kind) for kind in kinds]) if skipped else None
+    return StageLayers(summed[np.array(places)].transpose(2, 0, 1), needless)
+
+
+def _first(runs: Iterable[Run], count: int) -> list[Run]:
+    """The first layers of some that follow each other."""
+    found = []
+    for layers, again in runs:
+        found.append((min(layers, count), again))
+        count -= found[-1][0]
+    return found
 
 
 @lru_cache(maxsize=65536)
