@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -16,11 +15,13 @@ from perfkit.core.params import count_params, trained_params
 from perfkit.core.spec import Adapters, ParallelPlan, Plan, RecomputePlan, SoftwareSpec, TrainedLayers, Workload
 from perfkit.core.spec.trained import LAYER_PARTS, OUTSIDE
 from perfkit.predict.cost.communication import bytes_sent
+from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.flops import pass_flops, training_flops
+from perfkit.predict.cost.work_columns import micro_batch_work
 from perfkit.predict.estimate import efficiency_of, estimate, estimate_table, estimates, stage_breakdowns
+from perfkit.predict.memory.guide import activation_table
 from perfkit.predict.memory.memory import parameters_of, peak_memory, static_of
 from perfkit.predict.memory.settings import preset
-from perfkit.predict.plans.balance.from_plan import balanced, problem_of_plan
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.simulate import simulate
 from tests.predict.random_plans import partly_frozen_plans, random_plans
@@ -288,6 +289,37 @@ def test_only_the_first_stage_has_no_backward_pass_below_what_is_trained():
     assert behind[1] == behind[2] == behind[3] > 0
 
 
+@pytest.mark.parametrize("text", ["last 2", "last 2, head", "first 2, attention"])
+def test_a_frozen_embedding_takes_no_time_of_a_backward_pass(text):
+    plan = plan_of(of("llama2-7b", text), pipeline_parallel_size=4)
+    adapted = replace(plan, model=replace(catalog.model("llama2-7b"), adapters=Adapters(rank=8, targets=("query",))))
+    work = micro_batch_work(costs_of([plan]), efficiency_of(plan))
+    assert (work.embedding_share == 1, work.embedding > 0) == (True, True)
+    first = stage_breakdowns(plan)[0]
+    if text.startswith("last"):
+        assert first.amount("computing/backward") == 0
+    assert micro_batch_work(costs_of([adapted]), efficiency_of(adapted)).embedding_share == 1
+    whole = with_layers(plan, None)
+    assert micro_batch_work(costs_of([whole]), efficiency_of(whole)).embedding_share == pytest.approx(1 / 3)
+
+
+def test_the_guides_tensors_are_those_of_a_model_that_trains_everything():
+    plan = plan_of(catalog.model("llama2-7b"))
+    whole, partly = (activation_table(with_layers(plan, own)) for own in (None, TrainedLayers.of("last 2, attention")))
+    pd.testing.assert_series_equal(partly["guide_bytes"], whole["guide_bytes"])
+
+
+def test_mindspore_gathers_the_tables_that_it_shares_out():
+    """Level 3 gathers a table for both passes and reduces its gradients: one of two tables takes half of both, but for latency."""
+    sent = {}
+    for text in ("last 0, head", "last 0, embedding", "last 0, embedding, head"):
+        plan = plan_of(of("llama2-7b", text), "mindspore", data_parallel_size=8, level=3)
+        plan = replace(plan, hardware=catalog.hardware_named("Ascend-910B2"))
+        sent[text] = float(estimate(plan).breakdown.amount("communication/exposed/dp"))
+    head, embedding, both = sent.values()
+    assert head == embedding == pytest.approx(both / 2, rel=0.03)
+
+
 @pytest.mark.parametrize("level", [0, 1, 3])
 def test_gradients_of_trained_layers_alone_are_sent(level):
     """Of a middle stage, whose layers are all alike: 2 of 32 are trained; level 3 gathers all for one pass and 2 for the other."""
@@ -341,36 +373,3 @@ def test_a_strategy_of_a_search_keeps_what_is_trained(device):
 
 def test_parts_are_words_of_one_kind():
     assert not set(LAYER_PARTS) & set(OUTSIDE)
-
-
-BALANCED = {
-    "last 2 of 8": ("last 2", 8, {"pipeline_parallel_size": 4}),
-    "last 3 of 12, recomputed": ("last 3, head", 12, {"pipeline_parallel_size": 4, "again": True}),
-    "chunks": ("last 3", 9, {"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 2}),
-    "down to the embedding": ("last 3, input_gradients", 10, {"pipeline_parallel_size": 4}),
-    "first": ("first 3", 10, {"pipeline_parallel_size": 4}),
-}
-
-
-@pytest.mark.parametrize("name", BALANCED)
-def test_no_split_of_frozen_layers_is_faster_than_the_balanced_one(name):
-    """Every split of the layers, by the estimate; frozen layers in the first place have no backward pass, elsewhere they do."""
-    text, layers, sizes = BALANCED[name]
-    plan = plan_of(replace(catalog.model("llama2-7b"), num_layers=layers, trained_layers=TrainedLayers.of(text)), **sizes)
-    found = balanced(problem_of_plan(plan, efficiency_of(plan)), time_limit_s=10)
-    places = plan.parallel.pipeline_parallel_size * plan.parallel.virtual_pipeline_parallel_size
-    splits = [np.diff((0, *borders, layers)) for borders in combinations(range(1, layers), places - 1)]
-    rows = [split.reshape(-1, plan.parallel.pipeline_parallel_size).tolist() for split in splits]
-    others = [replace(plan, parallel=replace(plan.parallel, layers_per_stage=tuple(map(tuple, row)))) for row in rows]
-    fastest = min(one.step_time_s for one in estimates(others) if one.fits)
-    assert found.status == "optimal"
-    assert found.makespan_ns <= fastest * 1e9 * (1 + 1e-6)
-    assert found.bound_ns == found.makespan_ns
-
-
-def test_a_balanced_plan_of_the_last_layers_is_the_fastest_known_one():
-    plan = plan_of(of("llama2-7b", "last 8"), data_parallel_size=2, pipeline_parallel_size=4)
-    found = balanced(problem_of_plan(plan, efficiency_of(plan)), time_limit_s=10)
-    known = estimate(replace(plan, parallel=replace(plan.parallel, layers_per_stage=((16, 7, 5, 4),))))
-    assert (known.fits, found.status) == (True, "optimal")
-    assert found.makespan_ns / 1e9 == pytest.approx(known.step_time_s, rel=1e-6)

@@ -114,7 +114,8 @@ class GradientRates(NamedTuple):
 
     `layers` are parameters of a layer of every kind, shape (kinds, plans), `tables` those of a table of the vocabulary;
     `trained_layers` and `trained_tables` those of them that have gradients and are updated, `trained_first` and `trained_last` what
-    the first and the last stage train of a table where it is of one of them alone.
+    the first and the last stage train of a table where it is of one of them alone; `shares_trained` (0 or 1) says that what is
+    trained alone is sharded.
     `reduced` is a reduce-scatter of gradients, `gathered` an all-gather of parameters. `states` (0 or 1) says that the optimizer is
     sharded, so that parameters are gathered after its update; else an all-reduce ends before it. `sharded` (0 or 1) says that
     parameters are sharded too (ZeRO 3).
@@ -126,6 +127,7 @@ class GradientRates(NamedTuple):
     trained_tables: Number
     trained_first: Number
     trained_last: Number
+    shares_trained: Number
     latency: Number
     reduced: Number
     gathered: Number
@@ -176,12 +178,16 @@ class GradientRates(NamedTuple):
         beside the second (arXiv 1910.02054, section 7.2.2).
         """
         share = self.sharded / self.pieces
-        gathered = gathered_again = share * (self.latency + self.parameters(held) * self.gathered)
+        gathered = gathered_again = share * (self.latency + self._sharded(held, trained) * self.gathered)
         if len(held) > SKIPPED:
-            gathered_again = share * (self.latency + self.parameters(held[:SKIPPED]) * self.gathered)
+            gathered_again = share * (self.latency + self._sharded(held[:SKIPPED], trained) * self.gathered)
         reduced = share * (self.latency + trained * self.reduced)
         ahead = exposed_s(gathered, forward * self.hidden, self.contention)
         return ahead, exposed_s(gathered_again + reduced, backward * self.hidden, self.contention)
+
+    def _sharded(self, held: Sequence[Number], trained: Number) -> Number:
+        """Parameters that devices share, of stages that hold so many layers of every kind and train so many parameters."""
+        return where(self.shares_trained > 0, trained, self.parameters(held))
 
 
 def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> GradientRates:
@@ -193,17 +199,16 @@ def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> Gra
     gathered, reduced = byte_s * plans.element_bytes, byte_s * plans.gradient_bytes
     layers = np.array([layer_parameters(kind) for kind in kinds])
     trained_layers = np.array([trained_parameters(kind) for kind in kinds])
-    if any_of(plans.shares_trained):
-        layers = np.where(plans.shares_trained > 0, trained_layers, layers)
     first, last = plans.embedding_trained, plans.head_trained
     table = padded_vocab(plans) * plans.hidden / plans.tensor
     return GradientRates(
         layers=layers,
         trained_layers=trained_layers,
-        tables=where(plans.shares_trained > 0, tables * maximum(first, last), tables),
+        tables=tables,
         trained_tables=tables * first * last,
         trained_first=table * first * (1 - last),
         trained_last=table * last * (1 - first),
+        shares_trained=plans.shares_trained,
         latency=latency,
         reduced=reduced,
         gathered=gathered,

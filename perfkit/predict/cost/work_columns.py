@@ -78,7 +78,7 @@ class Work:
     """What a micro batch costs on one device: its layers, head and embedding, and what the device and the network sustain.
 
     `layers` has the layer of every kind, in the order of `CostColumns.kinds`; `head_share` and `embedding_share` are those of the
-    forward pass in head and embedding: one of three products, one of two where the weights are frozen.
+    forward pass in head and embedding: one of three products, of a frozen head one of two, of a frozen embedding all.
     """
 
     device: Device
@@ -97,7 +97,8 @@ def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
     tokens = plans.micro_batch * plans.seq_length / (plans.context * plans.pieces)
     layers = tuple(_layer(kind, eff, device, network, tokens) for kind in plans.kinds)
     ends = head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens)
-    shares = (where(trained > 0, alike(1 / 3, plans.tensor), 1 / 2) for trained in (plans.head_trained, plans.embedding_trained))
+    third = alike(1 / 3, plans.tensor)
+    shares = where(plans.head_trained > 0, third, 1 / 2), where(plans.embedding_trained > 0, third, 1.0)
     return Work(device, network, tokens, layers, *ends, *shares)
 
 

@@ -105,6 +105,7 @@ def activation_table(plan: Plan, settings: MemorySettings = PLAIN, *, experts: b
             kv_lora_rank=0,
             query_lora_rank=0,
             adapters=None,
+            trained_layers=None,
         ),
         workload=replace(plan.workload, dropout=True, attention_kernel="unfused"),
     )

@@ -124,10 +124,10 @@ class LayerPrograms:
         return [collective("tp.gather", "all_gather", "tp", once, num_bytes, block=1 - hidden) for _ in range(2)] if once else []
 
     def first(self, *, back: bool) -> list[Op]:
-        """The embedding."""
+        """The embedding, whose backward pass is left out where it is frozen."""
         work = self._costs.work
         seconds = float(work.embedding[0]) * _share(work.embedding_share, back=back)
-        return self._slowed([Op("embedding", CODE["Embed"], seconds * NS_PER_S)])
+        return self._slowed([Op("embedding", CODE["Embed"], seconds * NS_PER_S)] if seconds else [])
 
     def last(self, *, back: bool) -> list[Op]:
         """The head and the loss."""
