@@ -93,6 +93,7 @@ def test_a_text_of_trained_layers_is_written_as_it_is_read(text):
     [
         ("2", "must be as 'last 2' or 'first 4, attention, head'; words are attention,"),
         ("last 2, q_proj", "must be as 'last 2'"),
+        ("last \N{FULLWIDTH DIGIT TWO}", "must be as 'last 2'"),
         ("last 0", "nothing is trained: give first, last or outside"),
         ("last 33", "trained_layers = 'last 33' is more than num_layers = 32"),
     ],
@@ -109,6 +110,18 @@ def test_words_that_do_not_exist_are_refused():
         TrainedLayers(first=1, last=1)
     with pytest.raises(InputError, match="must name at least one"):
         TrainedLayers(last=1, parts=(), outside=("head",))
+
+
+@pytest.mark.parametrize("parts", ["attention", None])
+def test_parts_that_are_no_list_are_one_problem(parts):
+    with pytest.raises(InputError) as caught:
+        TrainedLayers(last=1, parts=parts)
+    assert caught.value.problems == (f"parts = {parts!r} must be a list of words, of attention, feed_forward, norms",)
+
+
+def test_parts_of_no_layers_are_all_parts():
+    assert TrainedLayers.of("last 0, attention, head") == TrainedLayers.of("last 0, head") == TrainedLayers.of("first 0, head")
+    assert TrainedLayers(outside=("head",), parts=("norms",)) == TrainedLayers(outside=("head",))
 
 
 def test_models_whose_frozen_layers_are_not_counted_are_refused():

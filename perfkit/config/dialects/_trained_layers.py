@@ -20,7 +20,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.trained import LAYER_PARTS, LayerPart, Outside, TrainedLayers
-from perfkit.core.texts import say
+from perfkit.core.texts import joined, say
 
 OUTSIDE: dict[Outside, str] = {
     "embedding": "model.embed_tokens.weight",
@@ -73,11 +73,15 @@ def of_llama_factory(options: Section, model: ModelSpec, *, repeats: bool) -> Fr
         _words(values.get(key, usual)) for key, usual in (("freeze_trainable_modules", "all"), ("freeze_extra_modules", ""))
     )
     outside = {name.split(".")[-2] for name in OUTSIDE.values() if name in sizes}
-    known = set(modules) <= {*BLOCKS, "all"} and set(extra) <= outside and type(stated) is int
+    known = set(modules) <= _modules(model) and set(extra) <= outside and type(stated) is int
     if not sizes or not known or values.get("use_llama_pro") not in OFF:
         return None
     count = min(abs(stated), model.num_layers)
     first = model.num_layers - count if stated > 0 else 0
+    if "all" in modules and count and first < model.num_experts:
+        # Of a layer 46 the text `.46.` is found in `experts.46.` of every layer.
+        options.reading.note(say("numbers of trained layers are numbers of experts too, which are then trained in every layer"))
+        return None
     blocks = [f".{layer}.{'' if module == 'all' else module}" for layer in range(first, first + count) for module in modules]
     found = _counted(model, {name for name in sizes if any(part in name for part in (*blocks, *extra))})
     if found is None or not repeats or found.skipped(model.num_layers) or found.count == model.num_layers or found.input_gradients:
@@ -101,11 +105,24 @@ def of_swift(options: Section, model: ModelSpec, *, repeats: bool) -> Frozen | N
         return None
     frozen = {*_share(sizes, ratio, options), *_starting(sizes, values["freeze_parameters"]), *_matching(sizes, patterns[0])}
     trained = sizes.keys() - frozen | {*_starting(sizes, values["trainable_parameters"]), *_matching(sizes, patterns[1])}
+    if trained == sizes.keys():  # nothing is frozen, and nothing of the rules is left to be told
+        options.asked(*OF_SWIFT)
+        return None
     found = _counted(model, trained)
     if found is None:
         return None
     down = not found.trains("embedding") and (repeats or found.input_gradients)
     return Frozen(replace(found, input_gradients=down))
+
+
+def told(trained: TrainedLayers) -> str:
+    """What is trained, in words."""
+    if trained.count:
+        return say("{layers} of the layers are trained, all other weights are frozen", layers=str(trained))
+    words = {"embedding": say("the embedding"), "final_norm": say("the final norm"), "head": say("the head")}
+    if len(trained.outside) == 1:
+        return say("only {part} is trained, all layers are frozen", part=words[trained.outside[0]])
+    return say("only {parts} are trained, all layers are frozen", parts=joined([words[part] for part in trained.outside], ", "))
 
 
 def extra_modules(trained: TrainedLayers, *, tied: bool) -> list[str]:
@@ -116,6 +133,12 @@ def extra_modules(trained: TrainedLayers, *, tied: bool) -> list[str]:
 def layer_modules(trained: TrainedLayers) -> list[str]:
     """Names of the modules of a layer that are trained."""
     return ["all"] if trained.parts == LAYER_PARTS else [name for name, part in BLOCKS.items() if part in trained.parts]
+
+
+def _modules(model: ModelSpec) -> set[str]:
+    """Words for modules of a layer; Mixtral's experts stand in `block_sparse_moe`, in `mlp` since transformers 5."""
+    words = {*BLOCKS, "all"}
+    return words - {"mlp"} if model.num_experts and "mixtral" in model.name.lower() else words
 
 
 def _sizes(model: ModelSpec) -> dict[str, int]:

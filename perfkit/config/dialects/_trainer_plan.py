@@ -17,7 +17,7 @@ from perfkit.config.dialects._adapters import Named, with_adapters
 from perfkit.config.dialects._deepspeed_engine import OPTIMIZERS
 from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Section, shown
-from perfkit.config.dialects._trained_layers import Frozen, Rule
+from perfkit.config.dialects._trained_layers import Frozen, Rule, told
 from perfkit.config.dialects._trainer_sharing import Sharing, sharing_of, with_settings_beside
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
@@ -26,7 +26,6 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
-from perfkit.core.texts import say
 
 USUAL_DEVICES = 8
 LORA = "LoraConfig"
@@ -180,7 +179,7 @@ def _trained(options: Section, model: ModelSpec, job: Job) -> tuple[ModelSpec, F
     if frozen is None:
         return _adapted(options, model, job), None
     options.asked(*job.asked)
-    options.reading.note(say("{layers} of the layers are trained, all other weights are frozen", layers=str(frozen.trained)))
+    options.reading.note(told(frozen.trained))
     return replace(model, trained_layers=frozen.trained), frozen
 
 

@@ -138,8 +138,7 @@ def _compound(section: Section, name: str, value: Any) -> Any:
     if name == "adapters":
         return _spec(section.section(name), Adapters)
     if name == "trained_layers":
-        word = section.word(name, default="")
-        return section.reading.build(lambda: TrainedLayers.of(word))
+        return _trained_layers(section, name)
     if name == "targets":
         return _words(section, name, value)
     if name == "links":
@@ -151,6 +150,19 @@ def _compound(section: Section, name: str, value: Any) -> Any:
         table = section.section(name)
         return {str(pattern): _counts(table, str(pattern), counts) for pattern, counts in table.values.items()}
     return _counts(section, name, value)
+
+
+def _trained_layers(section: Section, name: str) -> TrainedLayers | None:
+    """The layers that a text says; None after a problem."""
+    before, word = len(section.reading.problems), section.word(name, default="")
+    if len(section.reading.problems) > before:
+        return None
+    try:
+        return TrainedLayers.of(word)
+    except InputError as error:
+        for problem in error.problems:
+            section.reading.problem(section.path(name), problem)
+        return None
 
 
 def _words(section: Section, name: str, value: Any) -> tuple[str, ...]:

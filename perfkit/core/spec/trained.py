@@ -18,7 +18,7 @@ LAYER_PARTS: tuple[LayerPart, ...] = get_args(LayerPart)
 OUTSIDE: tuple[Outside, ...] = get_args(Outside)
 TO_INPUTS = "input_gradients"
 WORDS = (*LAYER_PARTS, *OUTSIDE, TO_INPUTS)
-LAYERS = re.compile(r"(first|last) (\d{1,9})")
+LAYERS = re.compile(r"(first|last) ([0-9]{1,9})")
 
 
 class Span(NamedTuple):
@@ -38,7 +38,8 @@ class TrainedLayers:
 
     `attention` and `feed_forward` are their matrices with biases, norms of queries and keys, experts and router; `norms` are those
     ahead of both. `embedding` has positions and its own norm. With `input_gradients` the embedding's output asks for a gradient,
-    so that all layers have a backward pass (transformers, `enable_input_require_grads`). Raises InputError with every problem.
+    so that all layers have a backward pass (transformers, `enable_input_require_grads`). Where no layer is trained, `parts` are
+    all. Raises InputError with every problem.
     """
 
     first: int = 0
@@ -51,8 +52,13 @@ class TrainedLayers:
         problems = counts(self, ("first", "last"), low=0)
         for name, known in (("parts", LAYER_PARTS), ("outside", OUTSIDE)):
             words = getattr(self, name)
+            if not isinstance(words, list | tuple):
+                problems.append(f"{name} = {words!r} must be a list of words, of {', '.join(known)}")
+                continue
             problems += [f"{name} = {word!r} must be one of {', '.join(known)}" for word in words if word not in known]
             object.__setattr__(self, name, tuple(word for word in known if word in words))
+        if not problems and not self.count:
+            object.__setattr__(self, "parts", LAYER_PARTS)
         if not problems and self.first and self.last:
             problems.append(f"first = {self.first} and last = {self.last}: give one of them")
         if not problems and not self.parts:
@@ -82,7 +88,7 @@ class TrainedLayers:
     def __str__(self) -> str:
         """The text that `of` reads."""
         layers = f"first {self.first}" if self.first else f"last {self.last}"
-        own = () if self.parts == LAYER_PARTS or not self.count else self.parts
+        own = () if self.parts == LAYER_PARTS else self.parts
         return ", ".join((layers, *own, *self.outside, *([TO_INPUTS] if self.input_gradients else [])))
 
     @property

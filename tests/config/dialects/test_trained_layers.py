@@ -8,7 +8,7 @@ import pytest
 
 from perfkit.config.dialects import read_text, write_config
 from perfkit.config.dialects.key_effects import SOME_TRAINED
-from perfkit.core import catalog
+from perfkit.core import catalog, texts
 from perfkit.core.errors import InputError
 from perfkit.core.params import trained_params
 from perfkit.core.spec import RecomputePlan, TrainedLayers
@@ -68,6 +68,26 @@ def test_trained_layers_of_a_toml_are_checked(new, told):
         read_text(TOML.replace('"last 2"', new), "a.toml")
 
 
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        ("[1]", "[1] must be a text"),
+        ("true", "True must be a text"),
+        ("2.5", "2.5 must be a text"),
+        ("[]", "[] must be a text"),
+        ("{ last = 2 }", "{'last': 2} must be a text"),
+        ('""', "'' must be as 'last 2' or"),
+        ('"lst 2"', "'lst 2' must be as 'last 2' or"),
+        ('"last 0"', "nothing is trained: give first, last or outside"),
+    ],
+)
+def test_what_is_wrong_with_trained_layers_is_told_once_with_line_and_key(new, told):
+    with pytest.raises(InputError) as caught:
+        read_text(TOML.replace('"last 2"', new), "a.toml")
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"line 3, model.trained_layers: {told}")
+
+
 @pytest.mark.parametrize("dialect", ["perfkit", "table"])
 def test_random_plans_with_frozen_layers_are_written_and_read(dialect):
     for plan in partly_frozen_plans(60):
@@ -101,7 +121,8 @@ def test_llama_factorys_layers_are_those_that_it_trains(lines, layers, recompute
     plan = of_factory(lines)
     assert (str(plan.model.trained_layers), plan.recompute) == (layers, recompute)
     assert not unread(plan)
-    assert f"{layers} of the layers are trained, all other weights are frozen" in plan.document.notes
+    told = f"{layers} of the layers are trained, all other weights are frozen"
+    assert ("only the head is trained, all layers are frozen" if layers == "last 0, head" else told) in plan.document.notes
     again = plan.write()
     assert (again.lost, again.text) == ((), plan.document.text)
 
@@ -122,6 +143,40 @@ def test_llama_factorys_layers_that_are_not_counted_keep_their_note(lines):
     plan = of_factory(lines)
     assert plan.model.trained_layers is None
     assert dict(plan.document.unread)["finetuning_type"] == SOME_TRAINED
+
+
+@pytest.mark.parametrize(
+    ("model", "lines", "layers"),
+    [
+        # Qwen3 30B A3B has 48 layers of 128 experts: `.46.` is found in `mlp.experts.46.` of all of them.
+        ("Qwen/Qwen3-30B-A3B", "", None),
+        ("Qwen/Qwen3-30B-A3B", "freeze_trainable_layers: -1", None),
+        ("Qwen/Qwen3-30B-A3B", "freeze_trainable_modules: self_attn", "last 2, attention"),
+        ("Qwen/Qwen3-30B-A3B", "freeze_trainable_modules: self_attn,mlp", "last 2, attention, feed_forward"),
+        # Mixtral has 32 layers of 8 experts; its block of them is `block_sparse_moe`.
+        ("mistralai/Mixtral-8x7B-v0.1", "", "last 2"),
+        ("mistralai/Mixtral-8x7B-v0.1", "freeze_trainable_layers: 25", None),
+        ("mistralai/Mixtral-8x7B-v0.1", "freeze_trainable_layers: -2", None),
+        ("mistralai/Mixtral-8x7B-v0.1", "freeze_trainable_modules: self_attn", "last 2, attention"),
+        ("mistralai/Mixtral-8x7B-v0.1", "freeze_trainable_modules: mlp", None),
+    ],
+)
+def test_numbers_of_layers_that_are_numbers_of_experts_are_not_counted(model, lines, layers):
+    plan = of_factory(lines, model)
+    assert plan.model.num_experts
+    assert (plan.model.trained_layers and str(plan.model.trained_layers)) == layers
+    why = "numbers of trained layers are numbers of experts too, which are then trained in every layer"
+    assert (why in plan.document.notes) == (layers is None and "mlp" not in lines)
+    assert dict(plan.document.unread).get("finetuning_type") == (None if layers else SOME_TRAINED)
+
+
+@pytest.mark.parametrize(
+    ("model", "layers"), [("Qwen/Qwen3-30B-A3B", "last 3"), ("mistralai/Mixtral-8x7B-v0.1", "last 2, feed_forward")]
+)
+def test_layers_of_experts_that_llama_factory_has_no_words_for_are_told(model, layers):
+    plan = of_factory("freeze_trainable_modules: self_attn", model)
+    written = replace(plan, model=replace(plan.model, trained_layers=TrainedLayers.of(layers))).write()
+    assert any("trained_layers" in lost for lost in written.lost)
 
 
 def test_a_tied_table_is_trained_at_both_ends():
@@ -169,6 +224,30 @@ def test_swifts_layers_are_those_that_it_trains(options, layers):
     plan = read_text(SWIFT.format(options), "run.sh")
     assert str(plan.model.trained_layers) == layers
     assert not unread(plan)
+
+
+@pytest.mark.parametrize("options", ["--trainable_parameters lm_head", "--freeze_parameters_ratio 0.01", "--freeze_parameters ''"])
+def test_swifts_rules_that_freeze_nothing_are_read(options):
+    plan = read_text(SWIFT.format(options), "run.sh")
+    assert plan.model.trained_layers is None
+    assert not unread(plan)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--freeze_parameters_ratio 1 --trainable_parameters lm_head", ("only the head is trained", "只训练输出头，各层全部冻结")),
+        (
+            "--freeze_parameters model.layers",
+            ("only the embedding, the final norm, the head are trained", "只训练嵌入, 最后的归一化, 输出头，各层全部冻结"),
+        ),
+    ],
+)
+def test_what_is_trained_beside_layers_is_told_in_both_languages(options, told):
+    plan = read_text(SWIFT.format(options), "run.sh")
+    (note,) = [note for note in plan.document.notes if note.startswith("only")]
+    assert note == f"{told[0]}, all layers are frozen"
+    assert texts.told(note, "zh") == told[1]
 
 
 @pytest.mark.parametrize(
