@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.again import dense_of, layers_again
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
@@ -23,6 +24,9 @@ from perfkit.predict.plans.balance._evaluator import Evaluator
 from perfkit.predict.plans.balance.problem import KINDS, EndPart, Layout
 
 Floats = NDArray[np.float64]
+DENSE, EXPERT = say("dense layer"), say("expert layer")
+FROZEN = {"layer": say("frozen layer"), DENSE: say("frozen dense layer"), EXPERT: say("frozen expert layer")}
+"""Names of types of layers that are frozen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def types_of(plan: Plan) -> list[TypePlan]:
         for first, last in pairwise(borders):
             is_trained = begin <= first < begin + trained.count
             own = replace(one.plan, model=replace(one.plan.model, trained_layers=every if is_trained else none))
-            name, kind = (one.name, one.kind) if is_trained else (f"frozen {one.name}", one.kind + 2)
+            name, kind = (one.name, one.kind) if is_trained else (FROZEN[one.name], one.kind + 2)
             parts.append(TypePlan(own, name, last - first, kind, forward_first=last <= trained.skipped(model.num_layers)))
         start = end
     return parts
@@ -68,9 +72,9 @@ def _types_of(plan: Plan) -> list[TypePlan]:
         return [TypePlan(plan, "layer", model.num_layers)]
     # Counts of layers hold for the layout that they were made for.
     alike = replace(plan, parallel=replace(plan.parallel, layers_per_stage=None), recompute=core_again(plan))
-    dense = TypePlan(dense_of(alike), "dense layer", model.num_dense_layers, kind=1)
+    dense = TypePlan(dense_of(alike), DENSE, model.num_dense_layers, kind=1)
     mixed = replace(alike, model=replace(model, num_dense_layers=0))
-    return [one for one in (dense, TypePlan(mixed, "expert layer", model.num_layers - dense.count)) if one.count]
+    return [one for one in (dense, TypePlan(mixed, EXPERT, model.num_layers - dense.count)) if one.count]
 
 
 def core_again(plan: Plan) -> RecomputePlan:
