@@ -70,7 +70,8 @@ def _operator(run: Run, before: Changed, change: Change) -> Changed:
         raise ValueError(f"no kernel has a name or type like {change.name!r}")
     duration = np.where(chosen, np.rint(before.duration_ns / change.factor).astype(np.int64), before.duration_ns)
     count, share = int(chosen.sum()), float(before.duration_ns[chosen].sum() / max(1, before.duration_ns[own].sum()))
-    text = f"{count} kernels ({format_ratio(share)} of the kernel time) become {format_entry(change.factor)} times faster"
+    of = f"{format_ratio(share)} of the time of kernels, communication and copies"
+    text = f"{count} kernels ({of}) become {format_entry(change.factor)} times faster"
     told, faster = (*before.sentences, text), (*before.faster, (change.text, count, share))
     return replace(before, duration_ns=duration, sentences=told, faster=faster)
 
