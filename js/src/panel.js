@@ -293,6 +293,7 @@ class Panel {
     this.drawn = Promise.all(charts.map(([, chart]) => chart.queue));
     const sentence = unbroken(data.sentence ?? "");
     if (this.sentence.textContent !== sentence) this.sentence.replaceChildren(...told(sentence));
+    this.opener.textContent = sentence ? t("Details") : this.model.get("title") || t("Details");
     this.drawStatus();
     this.watchDetails();
     this.answered(data.seq);

@@ -77,6 +77,8 @@ _MOMENTS = frozenset({"time_ns", "start_ns", "end_ns", "latest_start_ns"})
 """Points of time are counted from an epoch, and in full: no prefix suits them."""
 _LOOKED_AT: Mapping[str, int] = MappingProxyType({"goal": 4, "moment": 6, "loss": 6})
 """In charts, without a unit of their own: the metric of a goal, points of time and losses, of which more digits are looked at."""
+_FACTORS = frozenset({"over_stage", "over_all"})
+"""Over a median that most values are near to: three decimals, so that ranks of one stage can be told apart."""
 _CALLED: Mapping[str, str] = MappingProxyType(
     {
         "ns": "time",
@@ -187,7 +189,7 @@ def spelled(name: str, *, signed: bool = False) -> str:
     found, sign = quantity(name), "+" if signed else ""
     if name == "count":
         return f"{sign},"
-    kept = _LOOKED_AT.get(name, 3) if found is None else found.digits
+    kept = _LOOKED_AT.get(name, 4 if name in _FACTORS else 3) if found is None else found.digits
     return f"{sign},.{kept}{'p' if found is not None and found.prefixes[-1][1] == '%' else 'r'}"
 
 
@@ -205,7 +207,7 @@ def column(name: str, values: Sequence[Any]) -> tuple[str, float, int]:
     """
     found = quantity(name)
     if found is None:
-        return "", 1, 3
+        return "", 1, 4 if name in _FACTORS else 3
     known = [abs(value) for value in values if isinstance(value, int | float) and value and math.isfinite(value)]
     typical = statistics.median(known) if known else found.prefixes[:2][-1][0]
     size, unit = next(((size, unit) for size, unit in found.prefixes if typical >= size), found.prefixes[-1])

@@ -173,7 +173,8 @@ def baseline(
     suggested = len(robust.warm_up(log))
     statistics = step_statistics(log, suggested if num_warmup is None else min(num_warmup, len(log) - 1))
     sizes = _sizes(run, plan, plan_name, given or {}, log)
-    left_out = f"median of {statistics.num_steps} steps after {statistics.num_warmup} warm-up steps"
+    after = "1 warm-up step" if statistics.num_warmup == 1 else f"{statistics.num_warmup} warm-up steps"
+    left_out = f"median of {statistics.num_steps} steps after {after}"
     step = figure("step time", statistics.median_ns, "ns", "measured", left_out, digits=4)
     samples, tokens = _throughput(statistics, step, sizes)
     flops = _flop_rate(statistics, tokens, sizes, model or (plan.model if plan else None), attention, count_head=count_head)
@@ -198,7 +199,7 @@ def _throughput(statistics: StepStatistics, step: Figure, sizes: Mapping[str, Fi
     """Samples and tokens per second and device: of the sizes where they are known, else as the log prints them."""
     devices, batch, seq = (sizes[name] for name in NAMES)
     by_sizes = computed(
-        "throughput",
+        "throughput in samples",
         "samples/s/device",
         "global batch / (step x all devices)",
         lambda batch, step, devices: samples_per_s_per_device(batch, step / NS_PER_S, devices),
@@ -206,11 +207,11 @@ def _throughput(statistics: StepStatistics, step: Figure, sizes: Mapping[str, Fi
         batch=batch,
         step=step,
     )
-    printed = figure("throughput", statistics.samples_per_s_per_device, "samples/s/device", "reported", PRINTED)
+    printed = figure("throughput in samples", statistics.samples_per_s_per_device, "samples/s/device", "reported", PRINTED)
     samples = first_known(by_sizes, printed)
     tokens = first_known(
         computed(
-            "throughput",
+            "throughput in tokens",
             "tokens/s/device",
             "sequence length x global batch / (step x all devices)",
             lambda batch, seq, step, devices: tokens_per_s_per_device(batch, seq, step / NS_PER_S, devices),
@@ -220,14 +221,14 @@ def _throughput(statistics: StepStatistics, step: Figure, sizes: Mapping[str, Fi
             step=step,
         ),
         computed(
-            "throughput",
+            "throughput in tokens",
             "tokens/s/device",
             "sequence length x the samples/s/device that the log prints",
             lambda samples, seq: samples * seq,
             samples=samples,
             seq=seq,
         ),
-        figure("throughput", statistics.tokens_per_s_per_device, "tokens/s/device", "reported", PRINTED),
+        figure("throughput in tokens", statistics.tokens_per_s_per_device, "tokens/s/device", "reported", PRINTED),
     )
     return samples, replace(tokens, digits=4)
 

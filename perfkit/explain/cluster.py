@@ -56,7 +56,7 @@ class RankComparison:
         if pd.isna(row["over_stage"]):
             return ""
         return say(
-            "Rank {rank} is furthest from its stage: {value_ns} in the mean step, {over_stage} x its stage's median. {apart}",
+            "Rank {rank} is furthest from its stage: {value_ns} in the mean step, {over_stage} × its stage's median. {apart}",
             rank=str(int(row["rank"])),
             value_ns=row["mean_of_its_steps_ns"],
             over_stage=significant(row["over_stage"], 4),
@@ -145,7 +145,7 @@ class ClusterJudgement:
         two = "Neither of the two ranks is slow: rank {rank} computes most ({value_ns} in the mean step)."
         more = "No rank is slow: rank {rank} computes most ({value_ns} in the mean step), {beside}."
         beside = say(
-            "{over_stage} x its stage's median, {over_all} x that of all",
+            "{over_stage} × its stage's median, {over_all} × that of all",
             over_stage=significant(row["over_stage"], 4),
             over_all=significant(row["over_all"], 4),
         )

@@ -226,9 +226,11 @@ def links_told(table: pd.DataFrame) -> str:
             return say(
                 "Links move {median_bytes_per_s} (median); none has another like it to be judged by.", median_bytes_per_s=median
             )
-        text = say("Links move {median_bytes_per_s} (median); none is slower than its like.", median_bytes_per_s=median)
-        form = "{text} Not judged, since there is none like them: {num}."
-        return say(form, text=text, num=str(alone)) if alone else text
+        every = "Links move {median_bytes_per_s} (median); none is slower than its like."
+        some = (
+            "Links move {median_bytes_per_s} (median). Judged by links like them: {num}, none slow; with none like them: {alone}."
+        )
+        return say(some if alone else every, median_bytes_per_s=median, num=str(len(table) - alone), alone=str(alone))
     row = slow.iloc[0]
     ends = f"{int(row['source_rank'])} to {int(row['target_rank'])}"
     return f"The link {ends} takes {significant(float(row['slowness']))} times as long a byte as links like it."

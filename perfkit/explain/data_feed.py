@@ -69,7 +69,7 @@ class Feed:
         """The judgement with what to do first, then what to do next, and what was not measured, in sentences."""
         text = f"{VERDICTS[self.cause]}: rank {self.rank} spends {format_ratio(self.interval_share)} of its steps waiting to begin."
         if self.suspect:
-            text += f" Start with {self.suspect}."
+            text += f" Start with {self.suspect}: {self.path[-1].measured}."
         text += f" {self.actions[0].capitalize()}." if self.actions else ""
         return text, *(f"Then: {action}." for action in self.actions[1:]), *(f"Not measured: {name}." for name in self.missing)
 
@@ -83,6 +83,8 @@ VERDICTS = {
     "host": "Data waits, so the host is late for another reason",
     "unknown": "Steps wait before they begin; what was recorded does not tell for what",
 }
+_WAITING: dict[State, str] = {"filled": "yes", "sometimes empty": "not always", "empty": "no"}
+_EMPTY: dict[State, str] = {"filled": "no", "sometimes empty": "sometimes", "empty": "yes"}
 TIMER = """import time
 
 spent_ns, steps = 0, 0
@@ -239,7 +241,8 @@ class _Walk:
 
     def _sinking(self) -> None:
         on_device = state_of(self.empties["device"])
-        self._ask("Do batches wait on the device?", f"none in {format_ratio(self.empties['device'])} of the steps", on_device)
+        found = f"none in {format_ratio(self.empties['device'])} of the steps"
+        self._ask("Do batches wait on the device?", found, _WAITING[on_device])
         if on_device == "filled":
             self._get_next()
         elif "host" in self.empties:
@@ -249,14 +252,14 @@ class _Walk:
 
     def _feeding(self) -> None:
         if state_of(self.empties["host"]) == "filled":
-            self._ask("Is the host's queue filled?", f"empty in {format_ratio(self.empties['host'])} of the steps", "filled")
+            self._ask_host("filled")
             self._by_hand()
         else:
             self._host_queue(transfer="")
 
     def _host_queue(self, transfer: str) -> None:
         state = state_of(self.empties["host"])
-        self._ask("Is the host's queue filled?", f"empty in {format_ratio(self.empties['host'])} of the steps", state)
+        self._ask_host(state)
         if state == "filled" and transfer:
             self.cause = "transfer"
             self.actions += [
@@ -319,6 +322,9 @@ class _Walk:
         self._ask(question, measured, self.suspect or "none stands out")
         self.actions += _advice(self.suspect)
 
+    def _ask_host(self, state: State) -> None:
+        self._ask("Is the host's queue empty?", f"empty in {format_ratio(self.empties['host'])} of the steps", _EMPTY[state])
+
     def _ask(self, question: str, measured: str, answer: str) -> None:
         self.path.append(Branch(question, measured, answer))
 
@@ -342,7 +348,7 @@ def _slow_operator(known: pd.DataFrame) -> tuple[str, str]:
     sources = [name for name in usage if name not in inputs]
     lowest = min(sources, key=lambda name: usage[name], default="")
     if lowest and usage[lowest] < LOW_SOURCE:
-        return lowest, f"the source's queue is filled to {format_ratio(usage[lowest])}"
+        return lowest, f"as the source of the pipeline it fills its queue to {format_ratio(usage[lowest])}"
     roots = [parent for parent in inputs if parent not in usage]
     if roots and all(used >= HIGH_LAST for used in usage.values()):
         return roots[0], "all queues before it are full"

@@ -144,7 +144,7 @@ def owners_of_peak(run: Run, rank: int, by: str = "name") -> tuple[str, dict[str
     if len(blocks):
         peak = memory.live_peak(blocks)
         known = by if peak.blocks[by].notna().any() else "name"
-        return f"At the peak of the blocks, by {known}", memory.bytes_at_peak(peak, known)
+        return f"At the peak of the blocks, by {'operator' if known == 'name' else known}", memory.bytes_at_peak(peak, known)
     rows = run.frame("memory_curve", ranks=[rank])
     sizes = rows.groupby(rows["component"].astype("object"))["allocated_bytes"].max().dropna()
     owners = {str(name): int(size) for name, size in sizes.items() if "+" not in str(name) and name != "total"}

@@ -36,7 +36,11 @@ class Pending:
     def told(self) -> str:
         """Which round waits, what it measured against its parent, and how far the last predictions were off."""
         errors = [format_change(row["error_ratio"]) for row in self._predicted()[-MOST_TOLD:]]
-        past = f" The last predictions were off by {', '.join(errors)}." if errors else ""
+        past = ""
+        if len(errors) == 1:
+            past = f" The last prediction was off by {errors[0]}."
+        elif errors:
+            past = f" The last {('two', 'three', 'four')[len(errors) - 2]} predictions were off by {', '.join(errors)}."
         row = self.open_row
         if row is None:
             return f"All {len(self.rounds)} rounds are decided.{past}"

@@ -50,7 +50,9 @@ def test_what_nothing_states_is_not_known_and_never_zero():
     found = of(peak=None)
     figures = found.to_frame().set_index("quantity")["value"]
     assert figures["devices"] == "not known"
-    assert not any(character.isdigit() for name in ("throughput", "devices", "MFU") for character in "".join(figures[[name]]))
+    assert not any(
+        character.isdigit() for name in ("throughput in tokens", "devices", "MFU") for character in "".join(figures[[name]])
+    )
     assert found.tokens_per_s_per_device.state == "absent"
     assert "needs devices" in found.told()[0]
 

@@ -36,7 +36,7 @@ def test_the_sixteen_rank_walk_reads_as_written():
         "stage 1 (ranks 8-15) 382 ms",
         "Stage 1 waits 182 ms",
         "Mean computing: 75.5 ms / 79.9 ms",
-        "No rank is slow: rank 8 computes most (80.1 ms in the mean step), 1.003 x its stage's median, 1.026 x that of all",
+        "No rank is slow: rank 8 computes most (80.1 ms in the mean step), 1.003 × its stage's median, 1.026 × that of all",
     ):
         assert piece in text
 

@@ -168,6 +168,6 @@ def test_links_that_have_none_like_them_are_not_called_healthy():
     table = link_table(run)
     alone = int(table["slowness"].isna().sum())
     assert 0 < alone < len(table)
-    assert links_told(table).endswith(f"Not judged, since there is none like them: {alone}.")
+    assert links_told(table).endswith(f"Judged by links like them: {len(table) - alone}, none slow; with none like them: {alone}.")
     assert "none has another like it" in links_told(table[table["slowness"].isna()])
-    assert "Not judged" not in links_told(table[table["slowness"].notna()])
+    assert "with none like them" not in links_told(table[table["slowness"].notna()])

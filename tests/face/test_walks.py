@@ -95,9 +95,9 @@ def test_01_a_log_is_read_and_its_figures_are_those_of_the_log():
 
 def test_02_without_a_configuration_no_rate_is_shown_and_what_is_missing_is_named():
     figures = run_page("01_baseline", path=LOG)["what_a_device_makes"].value.to_frame().set_index("quantity")
-    for name in ("throughput", "devices"):
+    for name in ("throughput in tokens", "devices"):
         assert not any(character.isdigit() for character in "".join(figures.loc[[name], "value"])), name
-    assert figures.loc[["throughput"], "origin"].str.contains("devices").any()
+    assert figures.loc[["throughput in tokens"], "origin"].str.contains("devices").any()
 
 
 def test_03_a_configuration_is_chosen_taken_away_and_given_back():

@@ -345,9 +345,13 @@ def _sentences(
     """
     delta, scale = float(b.total - a.total), 1 if a.unit == "ns" else NS_PER_S
     times = "" if not a.total else say(" ({change})", change=format_change(delta / float(a.total)))
-    unknown = "predicted" if a.source.kind == b.source.kind == "computed" else "too few steps to tell it from noise"
+    unknown = "too few steps to tell it from noise"
     how = {True: "beyond noise", False: "no measurable change", None: unknown}[decided]
     changed = "{step} is {change} longer{times}: {how}" if delta > 0 else "{step} is {change} shorter{times}: {how}"
+    if decided is None and a.source.kind == b.source.kind == "computed":
+        times = "" if not a.total else say(" ({change_ratio})", change_ratio=abs(delta / float(a.total)))
+        longer, shorter = "{step} is predicted to be {change}{times} longer", "{step} is predicted to be {change}{times} shorter"
+        changed = longer if delta > 0 else shorter
     step = "a step" if medians_ns is None else "the mean step"
     if medians_ns is not None:
         old, new = (format_ns(median_ns, 4) for median_ns in medians_ns)

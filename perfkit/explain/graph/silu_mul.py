@@ -211,11 +211,11 @@ def _changed(pair: Pair) -> Check:
     fixes = sorted({entry.fix for entry in pair.lost if entry.fix})
     change: str
     if not pair.entries:
-        change = say("configure {patterns}", patterns=joined(sorted(pair.patterns), " and "))
+        change = say("Configure {patterns}", patterns=joined(sorted(pair.patterns), " and "))
     elif fixes:
-        change = say("add {fixes} (the guides add feed_forward\\.w1\\.reshape as well)", fixes=", ".join(fixes))
+        change = say("Add {fixes} (the guides add feed_forward\\.w1\\.reshape as well)", fixes=", ".join(fixes))
     else:
-        change = "nothing: all that was configured is in effect"
+        change = "Nothing: all that was configured is in effect"
     again = bool(fixes) or not pair.entries
     return Check(
         question="Is the list of patterns complete?",

@@ -66,7 +66,7 @@ def grid_rows(ranks: RankComparison, run: Run, *, axes: str, scale: str) -> Rows
                 "place": place,
                 "row": in_row,
                 "value": None if pd.isna(value) else float(value),
-                "shown": f"{format_ns(row['value_ns'])}, {significant(row['over_stage'], 4)} x its stage's median",
+                "shown": f"{format_ns(row['value_ns'])}, {significant(row['over_stage'], 4)} × its stage's median",
                 "note": place_note(positions.get(rank)),
             }
         )

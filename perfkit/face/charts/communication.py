@@ -28,7 +28,7 @@ def exposure_bars(rows: Rows) -> alt.Chart:
         rows,
         "operations",
         height={"step": 30},
-        x=alt.X("ms:Q", title="time a rank and step (ms)", stack="zero"),
+        x=alt.X("ms:Q", title="time per rank and step (ms)", stack="zero"),
         y=alt.Y("operation:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
         color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[EXPOSURE[part] for part in present])),
         tooltip=[alt.Tooltip("operation:N"), alt.Tooltip("part:N"), theme.tooltip("ms", "ns"), theme.tooltip("share", "ratio")],

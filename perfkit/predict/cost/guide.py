@@ -41,14 +41,14 @@ def guide_flops(model: ModelSpec, seq_length: int) -> tuple[GuideFigure, ...]:
     """The guides' totals for one sequence beside the exact ones, with the reason of every difference."""
     return (
         GuideFigure(
-            "forward pass, layer total x layers",
+            "forward pass (layer total × layers)",
             guide_forward(model, seq_length).total * seq_length,
             forward_flops(model, seq_length).total * seq_length,
             "X04",
             f"the head 2bshv stands inside the layer total, so {model.num_layers} layers count it {model.num_layers} times",
         ),
         GuideFigure(
-            "training step, closed form",
+            "training step (closed form)",
             _closed_form(model, seq_length),
             training_flops(model, seq_length).total * seq_length,
             "X05",

@@ -156,14 +156,22 @@ def guide_table(model: ModelSpec, seq_length: int) -> pd.DataFrame:
     )
 
 
+_EQUAL = 5e-7
+"""Ratios nearer to 1 than this are equal."""
+
+
 def guide_told(model: ModelSpec, seq_length: int) -> str:
     """How far the totals of the guides are from the exact ones, in a sentence."""
-    large, small = "{name} {apart_ratio} too large", "{name} {apart_ratio} too small"
+    large, small = "the {name} is {apart_ratio} too large", "the {name} is {apart_ratio} too small"
     apart = [
         say(large if figure.ratio > 1 else small, name=figure.name, apart_ratio=abs(figure.ratio - 1))
         for figure in guide_flops(model, seq_length)
+        if abs(figure.ratio - 1) > _EQUAL
     ]
-    return say("The guides' totals are off: {apart}.", apart=joined(apart, ", "))
+    if not apart:
+        return "The totals of the guides are exact."
+    one, two = "One total of the guides is off: {apart}.", "Two totals of the guides are off: {apart}."
+    return say(one if len(apart) == 1 else two, apart=joined(apart, "; "))
 
 
 @cache

@@ -41,7 +41,7 @@ def test_what_backward_reads_and_the_pattern_to_add_are_named(pairs):
     third, last = pairs["silu_mul_not_in_effect.ir"].checks()[2:]
     assert "8.00 KiB of 16.0 KiB saved" in third.told()
     assert "Reshape %56" in third.told()
-    assert r"add feed_forward\.w2\.reshape" in last.told()
+    assert r"Add feed_forward\.w2\.reshape" in last.told()
 
 
 def test_the_picture_holds_the_operator_and_its_copies(pairs):

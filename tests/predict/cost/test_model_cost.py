@@ -80,7 +80,7 @@ def test_odd_sizes_are_told_and_the_guides_stand_beside_the_exact_totals():
     assert "rounded down" in odd.told()[1]
     table = guide_table(odd.model, 4096)
     assert (table["guide_flops"] / table["exact_flops"] - 1).tolist() == pytest.approx(table["difference_ratio"].tolist())
-    assert guide_told(odd.model, 4096).startswith("The guides' totals are off: forward pass, layer total x layers")
+    assert guide_told(odd.model, 4096).startswith("Two totals of the guides are off: the forward pass (layer total × layers) is")
     assert published_table()["recomputed_mfu"].notna().any()
 
 

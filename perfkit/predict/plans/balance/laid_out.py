@@ -88,8 +88,12 @@ class LaidOut:
         )
         change_ns = self.step_ns - (self.even_ns or self.step_ns)
         if change_ns:
-            longer = "{text} That is longer than with an even split and its fastest recomputation."
-            shorter = "{text} That is shorter than with an even split and its fastest recomputation."
+            if self._is_even():
+                longer = "{text} That is longer than the same split with its fastest recomputation."
+                shorter = "{text} That is shorter than the same split with its fastest recomputation."
+            else:
+                longer = "{text} That is longer than with an even split and its fastest recomputation."
+                shorter = "{text} That is shorter than with an even split and its fastest recomputation."
             text = say(longer if change_ns > 0 else shorter, text=text)
         notes: list[str] = [say("Assumed: {assumed}.", assumed=assumed) for assumed in problem.assumptions]
         over = [] if limit is None else [stage for stage, peak in enumerate(self.peak_bytes) if peak > limit]
@@ -108,6 +112,11 @@ class LaidOut:
         evaluator = Evaluator(self.pipeline.problem)
         own_ns = int(evaluator.makespans_ns(self.pipeline.start[None])[0]) + self.pipeline.problem.closing_ns
         return say("{text} As it is configured it takes {own_step_time_ns}.", text=text, own_step_time_ns=own_ns)
+
+    def _is_even(self) -> bool:
+        """Whether the layers are those of the even split, however they are recomputed."""
+        problem = self.problem
+        return layers_of(self.layout) == even_split(problem.num_layers, problem.num_chunks, problem.num_stages)
 
     def _gain_text(self) -> str:
         if not self.even_ns:

@@ -86,7 +86,7 @@ class Comparison:
             rows.append(
                 {
                     "compared": one.name,
-                    "micro_batches": f"{one.plan.workload.micro_batch_size} x {one.plan.num_micro_batches}",
+                    "micro_batches": f"{one.plan.workload.micro_batch_size} × {one.plan.num_micro_batches}",
                     "recomputed": recompute_text(one.plan),
                     "step_time_s": predicted.step_time_s,
                     "against_first_ratio": predicted.step_time_s / self.first.estimate.step_time_s - 1,

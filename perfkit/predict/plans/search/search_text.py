@@ -51,7 +51,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
 
 
 def plan_text(plan: Plan) -> Said:
-    """A plan in one line, such as "data 8 × tensor 4 × pipeline 2, micro batch 1 x 32, ZeRO-1, 12 of 40 layers recomputed"."""
+    """A plan in one line, such as "data 8 × tensor 4 × pipeline 2, micro batch 1 × 32, ZeRO-1, 12 of 40 layers recomputed"."""
     parallel = plan.parallel
     parts: list[str] = [division_text(plan), _micro_batches(plan.workload.micro_batch_size, plan.num_micro_batches)]
     if parallel.optimizer_shard_size > 1:
@@ -73,7 +73,7 @@ def strategy_text(sizes: Mapping[str, Any], recompute: str) -> Said:
 
 
 def _micro_batches(size: int, num: int) -> Said:
-    return say("micro batch {size} x {num}", size=str(size), num=str(num))
+    return say("micro batch {size} × {num}", size=str(size), num=str(num))
 
 
 def _copies(num: int) -> Said:
