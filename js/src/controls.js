@@ -258,6 +258,9 @@ function makePath(spec, id, onValue, send) {
         samples.replaceChildren(el("option", {}, fresh.prompt), ...grouped(options));
       }
       samples.selectedIndex = options.findIndex((option) => option.value === value) + 1;
+      // One that it does not name stands in it by its last part, so that nobody is asked to choose what is open already.
+      const last = current.split(/[\\/]/).filter(Boolean).pop();
+      if (samples.options.length) samples.options[0].textContent = samples.selectedIndex > 0 || !last ? fresh.prompt : last;
       // A path that the list names is told by its name; the field is for paths that it does not.
       if (document.activeElement !== input) {
         input.value = samples.selectedIndex > 0 ? "" : current;

@@ -345,8 +345,7 @@ def _sentences(
     """
     delta, scale = float(b.total - a.total), 1 if a.unit == "ns" else NS_PER_S
     times = "" if not a.total else say(" ({change})", change=format_change(delta / float(a.total)))
-    unknown = "too few steps to tell it from noise"
-    how = {True: "beyond noise", False: "no measurable change", None: unknown}[decided]
+    how = {True: "beyond noise", False: "no measurable change", None: "too few steps to tell it from noise"}[decided]
     changed = "{step} is {change} longer{times}: {how}" if delta > 0 else "{step} is {change} shorter{times}: {how}"
     if decided is None and a.source.kind == b.source.kind == "computed":
         times = "" if not a.total else say(" ({change_ratio})", change_ratio=abs(delta / float(a.total)))
