@@ -12,6 +12,7 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from traitlets.config import LoggingConfigurable
 
+from perfkit import widgets
 from perfkit.face.app import forks, provisioner
 from perfkit.project.sample import demo
 from tests import notebook_format
@@ -57,6 +58,11 @@ def folder(project: str, sample: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PERFKIT_PROJECT", str(place))
     monkeypatch.setenv("PERFKIT_WAIT_FOR_PANELS", "1")
     return tmp_path
+
+
+def test_the_kit_stays_small():
+    """Who writes a notebook learns twelve names at most; what a frame or chart is shown like is said with these."""
+    assert len(widgets.__all__) <= 12
 
 
 def test_there_are_pages():

@@ -10,15 +10,12 @@
     where_the_step_went.value, .chosen                what it returned, and the row that was chosen last
     widgets.next_pages("10", p10="what was recorded") links
 
-A control is Choice, Slider, Number, Text or Toggle. Of a wide frame `brief` says which columns are shown at first, a `folded` one
-is a line that opens, and a `Figure` is a chart with parameters or of full width. `timeline` shows what ran when, down to 1 ns. A
-view works without a browser: made headless, it holds what would be drawn.
+A control is Choice, Slider, Number, Text or Toggle; `timeline` shows what ran when, down to 1 ns. A view works without a browser:
+made headless, it holds what would be drawn.
 """
 
 from __future__ import annotations
 
-from perfkit.core.looks import brief, folded
-from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.entries import Choice, Number, Slider, Text, Toggle
 from perfkit.face.widgets.header_view import header
 from perfkit.face.widgets.navigation import next_pages
@@ -28,16 +25,13 @@ from perfkit.face.widgets.timelines import timeline
 
 __all__ = [
     "Choice",
-    "Figure",
     "Number",
     "Slider",
     "Text",
     "Toggle",
-    "brief",
     "choose_configuration",
     "choose_log",
     "choose_recording",
-    "folded",
     "header",
     "next_pages",
     "step",
