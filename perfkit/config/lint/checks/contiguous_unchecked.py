@@ -28,7 +28,7 @@ def _asked(code: Code, node: ast.AST) -> bool:
 
 CHECK = Check(
     name="contiguous-unchecked",
-    title="contiguous() is called without a check",
+    title="A call of contiguous() without a check",
     kind="code",
     severity="information",
     check=_check,
