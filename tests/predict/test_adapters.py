@@ -20,6 +20,7 @@ from perfkit.predict.memory.activations import layer_tensors
 from perfkit.predict.memory.memory import parameters_of, static_of
 from perfkit.predict.memory.settings import preset
 from perfkit.predict.plans.search.search import search_plans
+from tests.predict.one_answer import assert_table_and_plans_agree
 from tests.predict.random_plans import adapted_plans
 
 ALL = ("query", "key", "value", "output", "gate", "up", "down")
@@ -241,16 +242,7 @@ def test_full_training_keeps_more_from_step_to_step(plans):
 
 
 def test_a_table_and_its_plans_give_one_answer(plans):
-    frame = pd.DataFrame(map(row_of, plans))
-    found, alone = estimate_table(frame), estimates(plans)
-    assert found["note"].str.contains("must").sum() == 0
-    np.testing.assert_allclose(found["step_time_s"], [one.step_time_s for one in alone], rtol=1e-9)
-    np.testing.assert_allclose(found["hfu"], [one.hfu for one in alone], rtol=1e-9)
-    np.testing.assert_allclose(found["peak_memory_bytes"], [one.peak_memory_bytes for one in alone], rtol=1e-6)
-    for plan, among in zip(plans[:60], alone, strict=False):
-        single = estimate(plan)
-        assert single.step_time_s == pytest.approx(among.step_time_s, rel=1e-12)
-        assert single.memory == among.memory
+    assert_table_and_plans_agree(plans)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from perfkit.predict.memory.memory import parameters_of, peak_memory, static_of
 from perfkit.predict.memory.settings import preset
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.simulate import simulate
+from tests.predict.one_answer import assert_table_and_plans_agree
 from tests.predict.random_plans import partly_frozen_plans, random_plans
 
 DEVICE = catalog.hardware_named("A100-80GB-SXM")
@@ -241,17 +242,7 @@ def test_freezing_never_needs_more_nor_takes_more_time(plans):
 
 
 def test_a_table_and_its_plans_give_one_answer(plans):
-    mixed = [*plans, *random_plans(50, seed=3)]
-    frame = pd.DataFrame(map(row_of, mixed))
-    found, alone = estimate_table(frame), estimates(mixed)
-    assert found["note"].str.contains("must").sum() == 0
-    np.testing.assert_allclose(found["step_time_s"], [one.step_time_s for one in alone], rtol=1e-9)
-    np.testing.assert_allclose(found["hfu"], [one.hfu for one in alone], rtol=1e-9)
-    np.testing.assert_allclose(found["peak_memory_bytes"], [one.peak_memory_bytes for one in alone], rtol=1e-6)
-    for plan, among in zip(plans[:60], alone, strict=False):
-        single = estimate(plan)
-        assert single.step_time_s == pytest.approx(among.step_time_s, rel=1e-12)
-        assert single.memory == among.memory
+    assert_table_and_plans_agree([*plans, *random_plans(50, seed=3)])
 
 
 @pytest.mark.parametrize(
