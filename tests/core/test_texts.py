@@ -99,6 +99,13 @@ def test_a_sentence_keeps_its_figures_and_the_names_that_somebody_chose():
     assert told_of.told("x " * 20_000 + " ms a step") == "x " * 20_000 + " ms a step"
 
 
+def test_a_problem_that_begins_with_its_file_is_told_as_by_itself():
+    whole = {text for text in KNOWN if "{" not in text and "\n" not in text}
+    assert len(whole) > 1000
+    for text in whole:
+        assert told(f"plans/own.toml: {text}", "zh") == f"plans/own.toml: {told(text, 'zh')}"
+
+
 def test_what_is_said_has_the_digits_of_tables_and_its_form_is_translated_whatever_stands_in_it():
     who = say("The device of rank {rank} {does}", rank="3", does="waits")
     said = say("{who} {idle_ns} of the mean step for launches", who=who, idle_ns=np.float64(1.5e6), more=2.0)

@@ -13,6 +13,8 @@ PLACE = re.compile(r"\{(\d)\}")
 MARKS = ("✓ ", "✗ ")
 _END = re.compile(r"(?<=[.!?]) (?=[A-Z0-9✓✗])")
 """Between two sentences."""
+_FILE = re.compile(r"[^\s:]*[./\\][^\s:]*: ")
+"""A file that a problem begins with."""
 _WORD = re.compile(r"[A-Za-z]+")
 _WHOLE = re.compile(r"(?<![A-Za-z}])[A-Za-z]+(?![A-Za-z{])")
 """A word of an entry that no value in a place beside it makes longer."""
@@ -37,6 +39,8 @@ class Sentences:
             return self._known[text]
         if text[:2] in MARKS:
             return text[:2] + self.told(text[2:])
+        if (file := _FILE.match(text)) and text[file.end() :] in self._known:
+            return file[0] + self._known[text[file.end() :]]
         # Only entries of which the longest word stands in the text can fit: a few of hundreds.
         for number in sorted(number for word in {"", *_WORD.findall(text)} for number in self._with.get(word, ())):
             words, translated = self._places[number]
