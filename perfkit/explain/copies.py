@@ -14,6 +14,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_S
 from perfkit.record.events.graph import RankEvents, causal_graph
+from perfkit.record.overlap import distinct
 
 HOW_TO_COLLECT = "record activities CPU and CUDA with torch.profiler, or `nsys profile --trace=cuda`"
 COLUMNS = ("rank", "kind", "name", "count", "bytes", "total_ns", "bytes_per_s", "least_bytes_per_s", "most_bytes_per_s")
@@ -91,7 +92,7 @@ def _rates(rows: pd.DataFrame) -> pd.Series:
 
 def _over_time(rank: int, kind: str, rows: pd.DataFrame) -> pd.DataFrame:
     starts = rows["start_ns"].to_numpy(dtype=np.int64)
-    moments = np.unique(np.concatenate([starts, starts + rows["duration_ns"].to_numpy(dtype=np.int64)]))
+    moments = distinct(np.concatenate([starts, starts + rows["duration_ns"].to_numpy(dtype=np.int64)]))
     first = np.searchsorted(moments, starts)
     last = np.searchsorted(moments, starts + rows["duration_ns"].to_numpy(dtype=np.int64))
     rates, running = _rates(rows).to_numpy(dtype=np.float64), np.zeros(len(moments), dtype=np.float64)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.record.overlap import distinct
 
 HOW_TO_COLLECT = "on Ascend record at level 1 or 2, which writes AI Core Freq into trace_view.json or the database"
 NAME = re.compile(r"(?:ai ?core|sm|gpu|graphics).*(?:freq|clock)", re.IGNORECASE)
@@ -57,7 +58,7 @@ def _held(samples: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     begins = steps["start_ns"].to_numpy(dtype=np.int64)
     ends = begins + steps["duration_ns"].to_numpy(dtype=np.int64)
     until = int(max([*ends.tolist(), int(times[-1])]))
-    cuts = np.unique(np.concatenate([times, begins, ends, [until]]))
+    cuts = distinct(np.concatenate([times, begins, ends, [until]]))
     cuts = cuts[(cuts >= times[0]) & (cuts <= until)]
     first = cuts[:-1] if len(cuts) > 1 else cuts
     values = samples["frequency_mhz"].to_numpy(dtype=np.float64)[np.searchsorted(times, first, side="right") - 1]

@@ -25,7 +25,7 @@ from perfkit.core.run import Run
 from perfkit.core.source import Source
 from perfkit.record.events.graph import UNKNOWN_NS, RankEvents, causal_graph
 from perfkit.record.events.threads import HostEvents
-from perfkit.record.overlap import Intervals, Timeline, merge
+from perfkit.record.overlap import Intervals, Timeline, distinct, merge
 
 Ints = npt.NDArray[np.int64]
 
@@ -114,7 +114,7 @@ def _gaps(busy: Intervals, start_ns: int, end_ns: int) -> Intervals:
 
 def _cut(gaps: Intervals, copies: Intervals) -> pd.DataFrame:
     """The gaps cut where copies begin and end; `copying` says which pieces are copies."""
-    edges = np.unique(np.concatenate([gaps.starts, gaps.ends, copies.starts, copies.ends]))
+    edges = distinct(np.concatenate([gaps.starts, gaps.ends, copies.starts, copies.ends]))
     starts, ends = edges[:-1], edges[1:]
     inside = _covers(gaps, starts)
     frame = pd.DataFrame({"start_ns": starts, "duration_ns": ends - starts, "copying": _covers(copies, starts)})

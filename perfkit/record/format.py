@@ -83,6 +83,7 @@ class Sink:
     clock: dict[int, int] | None = None
     _pieces: dict[str, Spool] = field(default_factory=dict)
     _middles: dict[str, int] = field(default_factory=dict)
+    _lost_at: dict[tuple[str, str, str], int] = field(default_factory=dict)
     _bytes_done: int = 0
     total_bytes: int = 0
 
@@ -144,7 +145,15 @@ class Sink:
     def drop(self, what: str, count: int, file: str | File, table: str = "") -> None:
         """Count something that could not be read, rows of `table` if that is named. Nothing happens for a count of 0."""
         if count:
-            self.dropped.append(Dropped(what, count, file.label if isinstance(file, File) else printable(file), table))
+            self._lose(Dropped(what, count, file.label if isinstance(file, File) else printable(file), table))
+
+    def _lose(self, lost: Dropped) -> None:
+        """Count with what was lost for one reason in one file before: a large file is judged part by part."""
+        place = self._lost_at.setdefault((lost.what, lost.file, lost.table), len(self.dropped))
+        if place == len(self.dropped):
+            self.dropped.append(lost)
+        else:
+            self.dropped[place] = replace(lost, count=self.dropped[place].count + lost.count)
 
     def note(self, sentence: str) -> None:
         """A sentence for the user about how the run was read; repeated ones are kept once."""
@@ -202,7 +211,8 @@ class Sink:
 
     def absorb(self, other: Sink) -> None:
         """Add what another sink collected of other ranks; their placement, progress and tables for later are left there."""
-        self.dropped += other.dropped
+        for lost in other.dropped:
+            self._lose(lost)
         for sentence in other.notes:
             self.note(sentence)
         self.facts.update(other.facts)

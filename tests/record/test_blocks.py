@@ -1,6 +1,7 @@
 """Blocks of gzip files: all content of a trace, and only the beginning of what cannot be one."""
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,21 @@ def test_a_word_is_found_wherever_the_blocks_end(tmp_path: Path, monkeypatch: py
     assert mentions(file, b"needle")
     assert mentions(file, b"hay]")
     assert not mentions(file, b"needles")
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system takes no advice on files")
+@pytest.mark.parametrize(("free_bytes", "let_go_bytes"), [(1 << 40, 0), (1000, 3500)])
+def test_what_was_read_of_a_file_that_does_not_fit_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, let_go_bytes: int
+):
+    monkeypatch.setattr(_blocks, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(_blocks, "_SMALL_BYTES", 100)
+    monkeypatch.setattr(_blocks, "free_memory_bytes", lambda: free_bytes)
+    told: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(_blocks.os, "posix_fadvise", lambda _, start, length, advice: told.append((advice, start, length)))
+    path = tmp_path / "a.json"
+    path.write_bytes(b"x" * 3500)
+    assert b"".join(Blocks(File(path, Path(path.name), 3500))) == b"x" * 3500
+    let_go = [(start, length) for advice, start, length in told if advice == os.POSIX_FADV_DONTNEED]
+    assert sum(length for _, length in let_go) == let_go_bytes
+    assert all(start == 1000 * at for at, (start, _) in enumerate(let_go))

@@ -1,12 +1,14 @@
 """Overlap of communication and computing on the device."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit.record.overlap import Timeline, merge, overlap_ns, union
+from perfkit.record.overlap import Timeline, distinct, merge, overlap_ns, union
 
 KINDS = ("computing", "communication", "copy")
 EPOCH_NS = 1_736_408_883_704_643_212
@@ -106,6 +108,22 @@ def test_the_union_is_sorted_disjoint_and_covers_the_same_ns(rows):
     assert np.all(merged.starts < merged.ends)
     assert np.all(merged.starts[1:] > merged.ends[:-1])
     assert merged.total_ns == len(set().union(*(ticks(rows, kind) for kind in KINDS)))
+
+
+def test_to_cut_a_window_takes_what_is_in_it_and_not_the_whole_recording():
+    starts = np.arange(0, 10_000_000, 10)
+    whole = union(starts, starts + 5)
+    tracemalloc.start()
+    inside = whole.clip(5_000_003, 5_000_123)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(inside.starts), inside.total_ns) == (13, 2 + 11 * 5 + 3)
+    assert peak_bytes < whole.starts.nbytes / 1000
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50))
+def test_distinct_times_are_those_of_numpy(times):
+    assert distinct(np.array(times, dtype=np.int64)).tolist() == np.unique(np.array(times, dtype=np.int64)).tolist()
 
 
 @pytest.mark.parametrize("start", [pd.NA, None])

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit.record import workers
-from perfkit.record.formats.kineto import _events
+from perfkit.record.formats.kineto import _events, _in_parts
 from perfkit.record.formats.kineto._events import read_recording
+from perfkit.record.formats.kineto._host import read_host
 from perfkit.record.listing import File
 from perfkit.record.readers import parts
 from perfkit.record.readers._json_text import Cuts
@@ -88,6 +89,13 @@ def as_one(recording):
     return fields
 
 
+def host_rows(side):
+    """Both tables of the host side, frames without their borders."""
+    frames = [*side.host, side.launches.assign(of="launches")]
+    rows = [row for frame in frames for row in frame.astype("object").to_dict("records")]
+    return [{key: None if pd.isna(cell) else cell for key, cell in row.items()} for row in rows]
+
+
 def file_of(path, content):
     path.write_bytes(content)
     return File(path, Path(path.name), len(content))
@@ -113,6 +121,15 @@ def test_a_file_in_parts_is_the_file_as_one(tmp_path_factory, content, part_byte
         assert as_one(read_recording(file)) == whole
 
 
+@given(damaged(), st.integers(30, 1500))
+def test_the_host_of_a_file_in_parts_is_that_of_the_file_as_one(tmp_path_factory, content, part_bytes):
+    file = file_of(tmp_path_factory.mktemp("trace") / "rank0.json", content)
+    steps = read_recording(file).steps
+    whole = host_rows(read_host(file, steps))
+    with cut_every(part_bytes):
+        assert host_rows(read_host(file, steps)) == whole
+
+
 def test_all_parts_of_a_sound_file_are_proven(tmp_path):
     file = file_of(tmp_path / "rank0.json", json.dumps({"traceEvents": [executed(number) for number in range(200)]}).encode())
     with cut_every(1000) as joined:
@@ -134,8 +151,10 @@ def test_processes_read_what_one_reads(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "MIN_BYTES", 1)
     monkeypatch.setenv("PERFKIT_THREADS", "2")
     said = []
+    host = host_rows(read_host(file, []))
     with cut_every(60_000) as joined:
         assert as_one(read_recording(file, said.append)) == whole
+        assert host_rows(read_host(file, [])) == host
     assert len(joined) >= workers.MIN_ITEMS
     assert sum(said) == file.size_bytes
 
@@ -204,7 +223,7 @@ def test_a_file_that_grows_or_shrinks_meanwhile_is_read_as_it_is(tmp_path, chang
     borders = parts_at(file, 1000)
     file.path.write_bytes(content[:change] if change < 0 else content + b"," + ",".join(events).encode()[:change])
     whole = as_one(read_recording(file))
-    with cut_every(1000), patch.object(_events, "parts_of", return_value=borders):
+    with cut_every(1000), patch.object(_in_parts, "parts_of", return_value=borders):
         assert as_one(read_recording(file)) == whole
 
 
@@ -237,7 +256,7 @@ def test_processes_end_before_the_rest_is_read_as_one(tmp_path, monkeypatch):
         return part_of(*arguments)
 
     monkeypatch.setattr(workers.subprocess, "Popen", start)
-    monkeypatch.setattr(_events, "Part", rest)
+    monkeypatch.setattr(_in_parts, "Part", rest)
     said = []
     with cut_every(60_000):
         assert as_one(read_recording(file, said.append)) == whole

@@ -12,6 +12,7 @@ to one of 20 s.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +21,8 @@ import pandas as pd
 
 from perfkit.core.run import Run
 from perfkit.explain.ledger import causes
-from perfkit.explain.ledger._paint import NOTHING, Ints, until, without
-from perfkit.record.overlap import Intervals, union
+from perfkit.explain.ledger._paint import NOTHING, Covered, Ints, without
+from perfkit.record.overlap import Intervals, distinct, merge, union
 
 SILENT_NS = 700_000
 """A thread that Linux takes its CPU from gets it back after a slice of 0.7 ms (`base_slice_ns` of one CPU, more of several): a host
@@ -52,18 +53,16 @@ _MARK = re.compile(r"^ProfilerStep|^## |^\[|^nn\.Module|^PyTorch Profiler|^<buil
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the host of a rank did on the threads that launch: the events of each kind as one, and calls that block by their end.
+    """What the host of a rank did on the threads that launch, each moment once, and calls that block by their end.
 
-    `returned` is when the call that launched the kernels of a start (the index) returned.
+    `returned` is when the call that launched the kernels of a start (the index) returned; `told` what the host did under names that
+    tell their cause by themselves, `working` other operators and calls. Both are cut once, for all steps.
     """
 
     returned: pd.Series
-    feed: Intervals
-    collecting: Intervals
-    allocating: Intervals
-    blocking: Intervals
-    working: Intervals
-    silent: Intervals
+    told: Mapping[str, Covered]
+    working: Covered
+    silent: Covered
     block_starts: Ints
     block_ends: Ints
     block_names: npt.NDArray[np.object_]
@@ -93,8 +92,8 @@ def host_of(run: Run, rank: int) -> tuple[Host | None, float]:
     ran = _ran(host, called)
     if ran < RAN_LEAST:
         return None, ran
-    events = _events(host, set(launches["thread"].dropna().astype(str)), np.concatenate([called, returned]))
-    return Host(latest, *events), share
+    threads = set(launches["thread"].dropna().astype(str))
+    return _events(latest, host, threads, np.concatenate([called, returned])), share
 
 
 def _ran(host: pd.DataFrame, called: Ints) -> float:
@@ -128,12 +127,12 @@ def without_habits(host: Host, gaps: Intervals, begun: Ints, steps: Intervals) -
     silent = host.silent
     called, _ = _called(host, gaps, begun)
     gaps = Intervals(gaps.starts, called)
-    idle = until(gaps, silent.ends) - until(gaps, silent.starts)
+    idle = Covered.of(gaps).within(silent.starts, silent.ends)
     step = np.searchsorted(steps.starts, silent.ends, side="right")
     of_step = pd.Series(idle).groupby(step).transform(lambda own: _habit(own, 1)).to_numpy()
     habit = np.maximum(of_step, _habit(idle, len(steps.starts)))
     kept = idle >= np.maximum(PAUSE_SHARE * float((steps.ends - steps.starts).mean()), FAR_LONGER * habit)
-    return replace(host, silent=Intervals(silent.starts[kept], silent.ends[kept]))
+    return replace(host, silent=Covered.of(Intervals(silent.starts[kept], silent.ends[kept])))
 
 
 def _habit(idle: Ints | pd.Series, num_steps: int) -> int:
@@ -143,14 +142,12 @@ def _habit(idle: Ints | pd.Series, num_steps: int) -> int:
     return int(longest[habits]) if len(longest) > habits else 0
 
 
-def _events(
-    host: pd.DataFrame, threads: set[str], calls: Ints
-) -> tuple[Intervals, Intervals, Intervals, Intervals, Intervals, Intervals, Ints, Ints, npt.NDArray[np.object_]]:
+def _events(latest: pd.Series, host: pd.DataFrame, threads: set[str], calls: Ints) -> Host:
     """What the host did; `calls` are when it launched, and when those calls returned."""
     none = np.zeros(0, dtype=np.int64)
     if host.empty:
-        empty = Intervals(none, none)
-        return empty, empty, empty, empty, empty, _silent(calls), none, none, np.zeros(0, dtype=object)
+        nothing = Covered.of(Intervals(none, none))
+        return Host(latest, {}, nothing, Covered.of(_silent(calls)), none, none, np.zeros(0, dtype=object))
     lanes = host["thread"].astype("category").cat
     own = np.array([*(str(lane) in threads for lane in lanes.categories.tolist()), "" in threads], dtype=bool)[lanes.codes]
     operators = (host["kind"] == "operator").to_numpy(dtype=bool)
@@ -178,9 +175,20 @@ def _events(
     silent = without(_silent(np.concatenate([calls, starts[own | passing], ends[own | passing]])), told)
     order = np.flatnonzero(blocking)
     order = order[np.argsort(ends[order], kind="stable")]
-    return (
-        *(union(starts[which], ends[which]) for which in (feed, collecting, allocating, blocking, working)),
-        silent,
+    by_cause, taken = {}, Intervals(none, none)
+    for cause, which in (
+        (causes.FEED, feed),
+        (causes.PAUSE, collecting),
+        (causes.ALLOCATOR, allocating),
+        (causes.BLOCKING, blocking),
+    ):
+        busy = without(union(starts[which], ends[which]), taken)
+        by_cause[cause], taken = Covered.of(busy), merge(taken, busy)
+    return Host(
+        latest,
+        by_cause,
+        Covered.of(without(union(starts[working], ends[working]), taken)),
+        Covered.of(silent),
         starts[order],
         ends[order],
         names.iloc[order].astype("object").to_numpy(),
@@ -198,7 +206,7 @@ def _as_usual(which: npt.NDArray[np.bool_], names: npt.NDArray[np.integer], leng
 
 def _silent(moments: Ints) -> Intervals:
     """Where none of these moments is for SILENT_NS and more."""
-    ordered = np.unique(moments)
+    ordered = distinct(moments)
     long = np.diff(ordered) >= SILENT_NS
     return Intervals(ordered[:-1][long], ordered[1:][long])
 
@@ -223,12 +231,12 @@ def explain(host: Host | None, gaps: Intervals, kernels: tuple[Ints, npt.NDArray
     follows = after < len(begun)
     called, known = _called(host, gaps, begun)
     blocked, names = _blocked(host, starts, called)
-    amounts = _amounts(host, starts, called)
+    amounts = {cause: covered.within(starts, called) for cause, covered in host.told.items()}
     free = called - starts - sum(amounts.values())
     rows: list[tuple[str, Ints, npt.NDArray[np.object_] | None]] = [(cause, amount, None) for cause, amount in amounts.items()]
-    still = np.minimum(free, until(host.silent, called) - until(host.silent, starts))
+    still = np.minimum(free, host.silent.within(starts, called))
     rows += [(causes.PAUSE, still, None), (causes.BLOCKING, np.where(blocked, free - still, 0), names)]
-    told = known | (_worked(host, starts, called) > 0)
+    told = known | (host.working.within(starts, called) > 0)
     late = np.where(blocked, 0, free - still)
     rows += [(causes.LAUNCHING, np.where(told, late, 0), None), (causes.UNEXPLAINED, np.where(told, 0, late), None)]
     fetched = follows & (fetches[after.clip(max=len(fetches) - 1)] if len(fetches) else False)
@@ -259,33 +267,10 @@ def _untold(starts: Ints, ends: Ints, begun: Ints, fetches: npt.NDArray[np.bool_
     return Idle(starts, ends, found, np.full(len(starts), None, dtype=object))
 
 
-def _amounts(host: Host, starts: Ints, called: Ints) -> dict[str, Ints]:
-    """What the host did under names that tell by themselves, before each launch, in ns; each moment counts once."""
-    found: dict[str, Ints] = {}
-    taken = Intervals(starts[:0], starts[:0])
-    for cause, busy in (
-        (causes.FEED, host.feed),
-        (causes.PAUSE, host.collecting),
-        (causes.ALLOCATOR, host.allocating),
-        (causes.BLOCKING, host.blocking),
-    ):
-        own = without(busy, taken)
-        found[cause] = until(own, called) - until(own, starts)
-        taken = union(np.concatenate([taken.starts, own.starts]), np.concatenate([taken.ends, own.ends]))
-    return found
-
-
-def _worked(host: Host, starts: Ints, called: Ints) -> Ints:
-    told = [host.feed, host.collecting, host.allocating, host.blocking]
-    taken = union(np.concatenate([each.starts for each in told]), np.concatenate([each.ends for each in told]))
-    own = without(host.working, taken)
-    return until(own, called) - until(own, starts)
-
-
 def at_work_ns(run: Run, rank: int, times: Intervals) -> Ints:
     """How much of each of these times the host of a rank ran operators or calls that launch, in ns; 0 where that is not known."""
     host, _ = host_of(run, rank)
-    return np.zeros(len(times.starts), dtype=np.int64) if host is None else _worked(host, times.starts, times.ends)
+    return np.zeros(len(times.starts), dtype=np.int64) if host is None else host.working.within(times.starts, times.ends)
 
 
 def _blocked(host: Host, starts: Ints, called: Ints) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.object_]]:

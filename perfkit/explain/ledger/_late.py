@@ -19,7 +19,7 @@ import pandas as pd
 
 from perfkit.core.clock import Clock
 from perfkit.explain.ledger import causes
-from perfkit.explain.ledger._paint import Ints, shared, until
+from perfkit.explain.ledger._paint import Covered, Ints, shared
 from perfkit.explain.ledger._rank import WAITS, Timeline
 from perfkit.explain.ledger._stated import NOBODY, latest_members
 from perfkit.explain.stragglers import NO_STAGE
@@ -117,7 +117,8 @@ def _spent(line: Timeline, own: pd.DataFrame, clock: Clock | None, names: list[s
     starts, ends = (moment if clock is None else clock.common_ns(moment) for moment in (line.starts, line.ends))
     codes, kinds = pd.factorize(line.causes)
     own_why = np.array([-1 if kind == WAITS else names.index(causes.why(str(kind))) for kind in kinds], dtype=np.int64)[codes]
-    table = np.stack([until(Intervals(starts[own_why == at], ends[own_why == at]), moments) for at in range(len(names))], axis=1)
+    spent = (Covered.of(Intervals(starts[own_why == at], ends[own_why == at])) for at in range(len(names)))
+    table = np.stack([each.until(moments) for each in spent], axis=1)
     return dict(zip(own["instance"].tolist(), table, strict=True))
 
 

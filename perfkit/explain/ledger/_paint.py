@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfkit.record.overlap import Intervals
+from perfkit.record.overlap import Intervals, distinct
 
 Ints = npt.NDArray[np.int64]
 NOTHING = -1
@@ -51,9 +51,7 @@ def paint(layers: list[Layer], window: tuple[int, int]) -> Pieces:
     """The window with every moment given to the first layer that has it."""
     inside = [_inside(each, window) for each in layers]
     edges = [np.array(window, dtype=np.int64), *(each.starts for each in inside), *(each.ends for each in inside)]
-    points = np.clip(np.concatenate(edges), *window)
-    points.sort()
-    points = points[np.concatenate([[True], np.diff(points) > 0])]
+    points = distinct(np.clip(np.concatenate(edges), *window))
     starts, ends = points[:-1], points[1:]
     found, rows = np.full(len(starts), NOTHING, dtype=np.int64), np.full(len(starts), NOTHING, dtype=np.int64)
     for number, each in enumerate(inside):
@@ -70,21 +68,37 @@ def _inside(each: Layer, window: tuple[int, int]) -> Layer:
     return Layer(each.starts[first:last], each.ends[first:last], each.rows[first:last])
 
 
-def until(busy: Intervals, moments: Ints) -> Ints:
-    """How much of `busy` lies before each moment, in ns."""
-    if not len(busy.starts):
-        return np.zeros(len(moments), dtype=np.int64)
-    before = np.concatenate([[0], np.cumsum(busy.ends - busy.starts)])
-    at = np.searchsorted(busy.starts, moments, side="right")
-    running = np.where(at > 0, np.maximum(0, busy.ends[at - 1] - moments), 0)
-    return before[at] - running
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Disjoint intervals in order, with what is covered before each of them (and in all), in ns: added up once, asked often."""
+
+    starts: Ints
+    ends: Ints
+    before: Ints
+
+    @classmethod
+    def of(cls, busy: Intervals) -> Covered:
+        """Those of `busy`."""
+        return cls(busy.starts, busy.ends, np.concatenate([[0], np.cumsum(busy.ends - busy.starts)]))
+
+    def until(self, moments: Ints) -> Ints:
+        """How much of them lies before each moment, in ns."""
+        if not len(self.starts):
+            return np.zeros(len(moments), dtype=np.int64)
+        at = np.searchsorted(self.starts, moments, side="right")
+        running = np.where(at > 0, np.maximum(0, self.ends[at - 1] - moments), 0)
+        return self.before[at] - running
+
+    def within(self, starts: Ints, ends: Ints) -> Ints:
+        """How much of them lies in each [start, end), in ns."""
+        return self.until(ends) - self.until(starts)
 
 
 def without(busy: Intervals, other: Intervals) -> Intervals:
     """The part of `busy` that `other` does not cover."""
     if not len(busy.starts) or not len(other.starts):
         return busy
-    points = np.unique(np.concatenate([busy.starts, busy.ends, other.starts, other.ends]))
+    points = distinct(np.concatenate([busy.starts, busy.ends, other.starts, other.ends]))
     begin, end = points[:-1], points[1:]
     inside = _covers(busy, begin) & ~_covers(other, begin)
     return Intervals(begin[inside], end[inside])

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 from perfkit.explain.ledger import _host, causes
+from perfkit.explain.ledger._paint import Covered
 from perfkit.record.overlap import Intervals
 
 MS = 1_000_000
 NONE = np.zeros(0, dtype=np.int64)
-EMPTY = Intervals(NONE, NONE)
+EMPTY = Covered.of(Intervals(NONE, NONE))
 
 
 def silences(*lengths_ms: float, factor: float = 1.0) -> Intervals:
@@ -32,7 +33,7 @@ def pauses(
     returned = pd.Series(called, index=gaps.ends)
     apart = len(silent.starts) // num_steps
     starts = silent.starts[::apart][:num_steps]
-    host = _host.Host(returned, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, silent, NONE, NONE, np.zeros(0, dtype=object))
+    host = _host.Host(returned, {}, EMPTY, Covered.of(silent), NONE, NONE, np.zeros(0, dtype=object))
     steps = Intervals(starts, starts + round(step_ms * MS))
     kept = _host.without_habits(host, gaps, gaps.ends, steps).silent
     return ((kept.ends - kept.starts) / MS).tolist()
@@ -83,7 +84,13 @@ def test_silence_after_a_call_that_waited_for_the_device_is_a_pause_and_not_the_
     silent = Intervals(np.array([MS]), np.array([190 * MS]))
     names = np.array(["aten::item"], dtype=object)
     host = _host.Host(
-        pd.Series([195 * MS], index=[200 * MS]), EMPTY, EMPTY, EMPTY, call, EMPTY, silent, call.starts, call.ends, names
+        pd.Series([195 * MS], index=[200 * MS]),
+        {causes.BLOCKING: Covered.of(call)},
+        EMPTY,
+        Covered.of(silent),
+        call.starts,
+        call.ends,
+        names,
     )
     gap = Intervals(np.array([0]), np.array([200 * MS]))
     idle = _host.explain(host, gap, (np.array([200 * MS]), np.array([False])))

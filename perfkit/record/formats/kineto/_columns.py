@@ -256,6 +256,14 @@ def joined(frames: list[pd.DataFrame], base_ns: int = 0) -> pd.DataFrame:
     return stacked(absolute_frames) if absolute_frames else pd.DataFrame()
 
 
+def as_one(frames: Spool) -> Spool:
+    """The frames as one."""
+    spool = Spool()
+    if rows := list(frames):
+        spool.append(stacked(rows))
+    return spool
+
+
 def labels(values: Iterable[str | None]) -> pd.Series:
     """Text that repeats, as a number each instead of a pointer."""
     return pd.Series(pd.Categorical(pd.Series(list(values), dtype="object")))

@@ -6,7 +6,6 @@ here they become absolute int64 ns.
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,14 +19,14 @@ import pandas as pd
 
 from perfkit.record import times, workers
 from perfkit.record.accounts import NO_DURATION, NO_START
-from perfkit.record.format import stacked
-from perfkit.record.formats.kineto._columns import Arguments, Columns, absolute, base_ns_of, joined
+from perfkit.record.formats.kineto._columns import Arguments, Columns, absolute, as_one, base_ns_of, joined
+from perfkit.record.formats.kineto._in_parts import Item, in_parts
 from perfkit.record.listing import File
 from perfkit.record.readers import chrome_counters as chrome
 from perfkit.record.readers.chrome_events import AsyncBegin, AsyncEnd, Begin, End, Span, event_of
 from perfkit.record.readers.lexer import LOST_EVENTS, EventReader
 from perfkit.record.readers.pairs import NO_BEGINNING, NO_END, NO_TIME, Pairs
-from perfkit.record.readers.parts import WHOLE, Part, parts_of
+from perfkit.record.readers.parts import WHOLE
 from perfkit.record.readers.spool import Spool
 from perfkit.record.steps import Window
 
@@ -98,7 +97,9 @@ class Recording:
 
 def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> Recording:
     """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`."""
-    columns = _read_columns(file, on_read or (lambda num_bytes: None))
+    columns = Columns()
+    for more in in_parts(file, _read_part, on_read or (lambda num_bytes: None)):
+        columns.join(more)
     base_ns = base_ns_of(columns.head)
     recording = Recording(file, columns.num_events, columns.head, columns.lost, columns.repaired, columns.damage)
     recording.num_lost = sum(columns.lost[reason] for reason in _LOST_SPANS)
@@ -140,32 +141,7 @@ def _whole_steps(steps: list[Window], starts_ns: npt.NDArray[np.int64]) -> tuple
     return steps[:count], [step.step for step in steps[count:]]
 
 
-def _read_columns(file: File, on_read: Callable[[int], None]) -> Columns:
-    """The columns of a file; of a large one from several processes, as far as each part proves where the next begins."""
-    items = [(file, part) for part in parts_of(file)]
-    *_, (_, last) = items
-    columns, refuted, said = Columns(), None, 0
-
-    def report(_: str, num_bytes: int) -> None:
-        nonlocal said
-        said += num_bytes
-        on_read(num_bytes)
-
-    with contextlib.closing(
-        workers.each(_read_part, items, report=report, name=lambda _: file.label, num_bytes=file.size_bytes)
-    ) as read:
-        for (_, part), more in zip(items, read, strict=True):
-            if part is not last and more.ends_inside != last.inside:
-                refuted = part
-                break
-            columns.join(more)
-    if refuted is not None:  # the processes have ended, and what they read ahead counts for nothing
-        report("", refuted.start - said)
-        columns.join(_read_part((file, Part(refuted.start, last.stop, refuted.inside)), report))
-    return columns
-
-
-def _read_part(item: tuple[File, Part], report: workers.Report) -> Columns:
+def _read_part(item: Item, report: workers.Report) -> Columns:
     file, part = item
     reader: EventReader[Any] = EventReader(
         file, _EVENT, keys=HEAD_KEYS, on_read=lambda num_bytes: report(file.label, num_bytes), part=part
@@ -183,15 +159,8 @@ def _read_part(item: tuple[File, Part], report: workers.Report) -> Columns:
     columns.head, columns.damage = reader.head, reader.damage
     columns.num_events, columns.repaired = reader.num_events, reader.repaired
     if part != WHOLE:  # one frame costs those who go through them less than one a block
-        columns.device, columns.counters, columns.beside = map(_as_one, (columns.device, columns.counters, columns.beside))
+        columns.device, columns.counters, columns.beside = map(as_one, (columns.device, columns.counters, columns.beside))
     return columns
-
-
-def _as_one(frames: Spool) -> Spool:
-    spool = Spool()
-    if rows := list(frames):
-        spool.append(stacked(rows))
-    return spool
 
 
 def _middle_ns(frames: Iterable[pd.DataFrame]) -> int | None:

@@ -7,8 +7,8 @@ operator of the forward pass and those that the autograd thread runs for it one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.record import times
+from perfkit.record import times, workers
 from perfkit.record.format import joined_categories, stacked
 from perfkit.record.formats.kineto._columns import (
     COPY_CATEGORIES,
     DEVICE_CATEGORIES,
     LAUNCH_CATEGORIES,
     absolute,
+    as_one,
     base_ns_of,
     integers,
     joined,
@@ -30,6 +31,7 @@ from perfkit.record.formats.kineto._columns import (
     texts,
 )
 from perfkit.record.formats.kineto._events import HEAD_KEYS
+from perfkit.record.formats.kineto._in_parts import Item, in_parts
 from perfkit.record.listing import File
 from perfkit.record.placing import NO_CORRELATION, LaunchOrder, Marks
 from perfkit.record.readers import host as _host
@@ -37,6 +39,7 @@ from perfkit.record.readers import kinds
 from perfkit.record.readers.chrome_events import AsyncBegin, AsyncEnd, Begin, End, Span, event_of
 from perfkit.record.readers.lexer import EventReader
 from perfkit.record.readers.pairs import Pairs
+from perfkit.record.readers.parts import WHOLE
 from perfkit.record.readers.spool import Spool
 from perfkit.record.steps import Window
 from perfkit.record.store import times_ns
@@ -48,6 +51,8 @@ _KINDS = {
     "user_annotation": "mark",
     "python_function": "python",
 }
+_KIND_NAMES = sorted(set(_KINDS.values()))
+_KIND_CODES = {category: _KIND_NAMES.index(kind) for category, kind in _KINDS.items()}
 _TIMES = {"start_ns": "int64", "duration_ns": "int64"}
 Ints = npt.NDArray[np.int64]
 
@@ -82,36 +87,66 @@ class HostSide:
     launches: pd.DataFrame
 
 
-def read_host(file: File, steps: Sequence[Window]) -> HostSide:
-    """The host side of one trace file with these steps; what every event needs waits in a temporary file if it is much."""
-    reader: EventReader[Any] = EventReader(file, _EVENT, keys=HEAD_KEYS)
-    device, host = Spool(), Spool()
-    operators: list[pd.DataFrame] = []
-    calls: list[pd.DataFrame] = []
-    pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
-    for spans in _spans(reader, pairs):
+@dataclass
+class _Columns:
+    """What is kept of the blocks read so far, in frames; `ends_inside` as `in_parts` asks for it."""
+
+    device: Spool = field(default_factory=Spool)
+    host: Spool = field(default_factory=Spool)
+    operators: list[pd.DataFrame] = field(default_factory=list)
+    calls: list[pd.DataFrame] = field(default_factory=list)
+    head: dict[str, Any] = field(default_factory=dict)
+    ends_inside: bytes = b""
+
+    def take(self, spans: list[Span[HostArguments]]) -> None:
+        """Add the spans of one block."""
         if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
-            device.append(_device_rows(executed))
+            self.device.append(_device_rows(executed))
         if done := [span for span in spans if span.cat in _KINDS]:
             rows = _host_rows(done)
-            host.append(rows)
-            operators.append(_operator_rows(done, rows))
-            calls.append(_call_rows(done, rows))
-        del spans
-    base_ns = base_ns_of(reader.head)
-    executions = stacked([absolute(frame, base_ns) for frame in device] or [_device_rows([])])
-    made = joined(calls or [_call_rows([], _host_rows([]))], base_ns)
-    launches = _linked(executions, made, joined(operators or [_operator_rows([], _host_rows([]))], base_ns))
-    return HostSide((absolute(frame, base_ns) for frame in host), launches.assign(step=_steps(executions, made, steps)))
+            self.host.append(rows)
+            self.operators.append(_operator_rows(done, rows))
+            self.calls.append(_call_rows(done, rows))
+
+    def join(self, later: _Columns) -> None:
+        """Add what follows in the file."""
+        for mine, theirs in ((self.device, later.device), (self.host, later.host)):
+            for frame in theirs:
+                mine.append(frame)
+        self.operators += later.operators
+        self.calls += later.calls
+        self.head |= later.head
 
 
-def _spans(reader: EventReader[Any], pairs: Pairs) -> Iterator[list[Span[HostArguments]]]:
+def read_host(file: File, steps: Sequence[Window]) -> HostSide:
+    """The host side of one trace file with these steps; what every event needs waits in a temporary file if it is much."""
+    columns = _Columns()
+    for more in in_parts(file, _read_part, lambda num_bytes: None):
+        columns.join(more)
+    base_ns = base_ns_of(columns.head)
+    executions = stacked([absolute(frame, base_ns) for frame in columns.device] or [_device_rows([])])
+    made = joined(columns.calls or [_call_rows([], _host_rows([]))], base_ns)
+    launches = _linked(executions, made, joined(columns.operators or [_operator_rows([], _host_rows([]))], base_ns))
+    return HostSide((absolute(frame, base_ns) for frame in columns.host), launches.assign(step=_steps(executions, made, steps)))
+
+
+def _read_part(item: Item, report: workers.Report) -> _Columns:
+    file, part = item
+    reader: EventReader[Any] = EventReader(
+        file, _EVENT, keys=HEAD_KEYS, on_read=lambda num_bytes: report(file.label, num_bytes), part=part
+    )
+    columns = _Columns()
+    pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
     for events in reader:
-        spans = [event for event in events if type(event) is Span] + pairs.take(events)
+        columns.take([event for event in events if type(event) is Span] + pairs.take(events))
         del events  # so that one block of events is alive at a time, not two
-        yield spans
-        del spans
-    yield pairs.rest()
+    columns.ends_inside = reader.open if pairs.settled and not reader.lost else b""
+    columns.take(pairs.rest())
+    columns.head = reader.head
+    if part != WHOLE:  # one frame costs those who go through them less than one a block
+        columns.device, columns.host = map(as_one, (columns.device, columns.host))
+        columns.operators, columns.calls = ([stacked(frames)] if frames else [] for frames in (columns.operators, columns.calls))
+    return columns
 
 
 def _steps(executions: pd.DataFrame, calls: pd.DataFrame, steps: Sequence[Window]) -> pd.api.extensions.ExtensionArray:
@@ -135,7 +170,7 @@ def _host_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
     rows = pd.DataFrame(
         {
             "name": labels(span.name or "" for span in spans),
-            "kind": labels(_KINDS[span.cat or ""] for span in spans),
+            "kind": pd.Categorical.from_codes([_KIND_CODES[span.cat or ""] for span in spans], categories=pd.Index(_KIND_NAMES)),
             "thread": labels(f"{span.pid}/{span.tid}" for span in spans),
             **_timed(spans),
         }
@@ -167,12 +202,9 @@ def _call_rows(spans: list[Span[HostArguments]], rows: pd.DataFrame) -> pd.DataF
 def _device_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
     arguments = _arguments(spans)
     names = [span.name or "" for span in spans]
+    communicates = {name: kinds.is_communication(name) for name in set(names)}
     kind = [
-        "copy"
-        if span.cat in COPY_CATEGORIES
-        else "communication"
-        if each.collective or kinds.is_communication(name)
-        else "computing"
+        "copy" if span.cat in COPY_CATEGORIES else "communication" if each.collective or communicates[name] else "computing"
         for span, name, each in zip(spans, names, arguments, strict=True)
     ]
     streams = [span.tid if each.stream is None else each.stream for span, each in zip(spans, arguments, strict=True)]
