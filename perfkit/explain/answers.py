@@ -78,7 +78,7 @@ def idle(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.Da
         numbers = sorted(map(int, run.frame("steps", ranks=[each], steps=steps, columns=["step"])["step"]))
         if not numbers:
             raise NotMeasuredError(f"the device timeline of rank {each}", how_to_collect=gaps.HOW_TO_COLLECT)
-        return pd.concat([gaps.idle_gaps(run, rank=each, step=number) for number in numbers], ignore_index=True)
+        return gaps.idle_gaps_of(run, rank=each, steps=numbers)
 
     return _by_rank(run, rank, gaps_of)
 

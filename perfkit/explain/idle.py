@@ -13,6 +13,7 @@ A gap is a time in the step in which the device neither computed nor communicate
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,15 +46,22 @@ def idle_gaps(run: Run, *, rank: int, step: int) -> pd.DataFrame:
 
     Raises NotMeasuredError if the run has no kernels with times for that step.
     """
+    return idle_gaps_of(run, rank=rank, steps=[step])
+
+
+def idle_gaps_of(run: Run, *, rank: int, steps: Sequence[int]) -> pd.DataFrame:
+    """The gaps of some steps of one rank, step by step, as of one; what they share of the rank is made once."""
     events = timed_events(run, rank)
-    start_ns, end_ns = step_window(run, rank, step, events.device)
     timeline = Timeline(events.device)
-    busy = merge(timeline.of("computing"), timeline.of("communication")).clip(start_ns, end_ns)
-    copies = timeline.of("copy").clip(start_ns, end_ns)
-    gaps = _gaps(busy, start_ns, end_ns)
-    pieces = _cut(gaps, copies)
-    rows = _with_next(pieces, events)
-    return rows.assign(rank=rank, step=step)[["rank", "step", "start_ns", "duration_ns", "cause", "detail", "next_kernel"]]
+    working, copies = merge(timeline.of("computing"), timeline.of("communication")), timeline.of("copy")
+    recorded = run.frame("steps", ranks=[rank], steps=steps, columns=["step", "start_ns", "duration_ns"]).set_index("step")
+    pieces: list[pd.DataFrame] = []
+    for step in steps:
+        start_ns, end_ns = _window(recorded, rank, step, events.device)
+        gaps = _gaps(working.clip(start_ns, end_ns), start_ns, end_ns)
+        pieces.append(_cut(gaps, copies.clip(start_ns, end_ns)).assign(step=step))
+    rows = _with_next(pd.concat(pieces, ignore_index=True), events)
+    return rows.assign(rank=rank)[["rank", "step", "start_ns", "duration_ns", "cause", "detail", "next_kernel"]]
 
 
 def idle_breakdown(run: Run, *, rank: int, step: int) -> Breakdown:
@@ -87,11 +95,15 @@ def step_window(run: Run, rank: int, step: int, kernels: pd.DataFrame) -> tuple[
 
     `kernels` are those of the rank with times, of all steps.
     """
-    row = run.frame("steps", ranks=[rank], steps=[step])
-    own = kernels[kernels["step"] == step]
-    if len(row) and pd.notna(row["start_ns"].iloc[0]):
-        start_ns = int(row["start_ns"].iloc[0])
-        return start_ns, start_ns + int(row["duration_ns"].iloc[0])
+    return _window(run.frame("steps", ranks=[rank], steps=[step]).set_index("step"), rank, step, kernels)
+
+
+def _window(recorded: pd.DataFrame, rank: int, step: int, kernels: pd.DataFrame) -> tuple[int, int]:
+    """As `step_window`, of `recorded`: rows of `steps` by their number."""
+    if step in recorded.index and pd.notna(recorded["start_ns"].loc[step]):
+        start_ns = int(recorded["start_ns"].loc[step])
+        return start_ns, start_ns + int(recorded["duration_ns"].loc[step])
+    own = kernels[(kernels["step"] == step).fillna(False).to_numpy(dtype=bool)]
     if own.empty:
         raise NotMeasuredError(f"where step {step} of rank {rank} lies on the device timeline", how_to_collect=HOW_TO_COLLECT)
     return int(own["start_ns"].min()), int((own["start_ns"] + own["duration_ns"]).max())
@@ -151,7 +163,8 @@ def _with_next(pieces: pd.DataFrame, events: RankEvents) -> pd.DataFrame:
     detail = np.full(len(pieces), None, dtype=object)
     names: npt.NDArray[Any] = following["name"].astype("object").to_numpy() if len(work) else detail.copy()
     _look_at_host(events.host, (begins, ends), cause, detail)
-    fetched = np.array([exists[at] and DATA_NAMES.search(str(names[at])) is not None for at in range(len(pieces))], dtype=bool)
+    fetches = {name: DATA_NAMES.search(str(name)) is not None for name in set(names.tolist())}
+    fetched = exists & np.array([fetches[name] for name in names.tolist()], dtype=bool)
     cause[fetched & (cause != "copying")] = "data"
     return pieces.assign(cause=cause, detail=detail, next_kernel=pd.Series(names, dtype="object").where(exists))
 
@@ -172,8 +185,12 @@ def _look_at_host(host: HostEvents, gaps: tuple[Ints, Ints], cause: npt.NDArray[
         chosen = np.flatnonzero(host.named(pattern))
         if not len(chosen):
             continue
+        chosen = chosen[np.argsort(host.starts[chosen], kind="stable")]
         starts, stops = host.starts[chosen], host.ends[chosen]
-        for at in np.flatnonzero((cause == "host") | (cause == "unknown")):
-            shared = np.minimum(stops, ends[at]) - np.maximum(starts, begins[at])
+        first = np.searchsorted(np.maximum.accumulate(stops), begins, side="right")
+        last = np.searchsorted(starts, ends, side="left")
+        for at in np.flatnonzero(((cause == "host") | (cause == "unknown")) & (first < last)).tolist():
+            near = np.sort(chosen[first[at] : last[at]])
+            shared = np.minimum(host.ends[near], ends[at]) - np.maximum(host.starts[near], begins[at])
             if shared.max() * 2 >= ends[at] - begins[at]:
-                cause[at], detail[at] = kind, str(host.rows["name"].iloc[chosen[int(shared.argmax())]])
+                cause[at], detail[at] = kind, str(host.rows["name"].iloc[near[int(shared.argmax())]])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.explain.idle import idle_breakdown, idle_gaps
+from perfkit.explain.idle import idle_breakdown, idle_gaps, idle_gaps_of
 from perfkit.explain.launches import launch_summary, launches, unlinked
 from perfkit.record.format import Sink
 from perfkit.record.steps import Window, add_window_steps
@@ -94,6 +95,34 @@ def test_real_gaps_sum_to_free_to_the_nanosecond(sample: str):
     breakdown = idle_breakdown(run, rank=int(row["rank"]), step=int(row["step"]))
     assert breakdown.total == row["free_ns"]
     assert breakdown.parts.get("host", 0) > 0
+
+
+@pytest.mark.parametrize("sample", ["tracelens/mi300/ddp_resnet18_no_pool/train_resnet18.json.gz", "torch_npu_pp2dp2"])
+def test_gaps_of_all_steps_are_those_of_each(sample: str):
+    run = read(sample)
+    steps = sorted(set(run.frame("steps", ranks=run.ranks[:1])["step"].tolist()))
+    together = idle_gaps_of(run, rank=run.ranks[0], steps=steps)
+    apart = pd.concat([idle_gaps(run, rank=run.ranks[0], step=step) for step in steps], ignore_index=True)
+    pd.testing.assert_frame_equal(together, apart)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["item.item", "dataloader", "other"]), st.integers(0, 900), st.integers(0, 300)), max_size=12
+    )
+)
+def test_what_the_host_did_in_a_gap_is_what_filled_at_least_half_of_it(host: list[tuple[str, int, int]]):
+    run = _run([(0, 100, "computing", 0), (500, 500, "computing", 450)], host)
+
+    def longest(name: str) -> int:
+        return max((min(start + length, 500) - max(start, 100) for each, start, length in host if each == name), default=0)
+
+    cause = "data" if longest("dataloader") >= 200 else "host"
+    (gap,) = idle_gaps(run, rank=0, step=1).to_dict("records")
+    assert gap["cause"] == cause
+    named = "dataloader" if cause == "data" else "item.item" if longest("item.item") >= 200 else None
+    assert gap["detail"] == named
 
 
 def test_a_run_without_kernels_is_not_measured():
