@@ -5,6 +5,7 @@ The law: what cannot be placed is counted, no table holds a moment of another ti
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.explain.summary import summarize
@@ -25,6 +27,7 @@ from perfkit.record import load as loading
 from perfkit.record.load import load
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
+NPU = data_folder() / "traces" / "torch_npu_2rank"
 DAY_NS = 24 * 3600 * 10**9
 PIECES = [
     TRACES / "dlrm_8xV100" / "worker3.json.gz",
@@ -204,3 +207,15 @@ def test_of_two_jobs_in_one_folder_one_is_shown_and_the_other_named(tmp_path: Pa
     assert any("recordings of 2 jobs" in note for note in run.notes)
     assert any(f"{apart_days}.0 days earlier" in lost.what for lost in run.dropped)
     assert (run.steps()["duration_ns"] < DAY_NS).all()
+
+
+@pytest.mark.parametrize("table", sorted(path.name for path in NPU.glob("rank0*/ASCEND*/*.csv")))
+def test_a_line_end_within_the_header_of_any_table_is_no_foreign_error(tmp_path: Path, table: str):
+    shutil.copytree(NPU, tmp_path / "run")
+    path = next((tmp_path / "run").glob(f"rank0*/ASCEND*/{table}"))
+    header, _, rest = path.read_bytes().partition(b"\n")
+    path.write_bytes(header[:9] + b"\r" + header[9:] + b"\n" + rest)
+    with contextlib.suppress(PerfkitError):
+        run = load(tmp_path / "run")
+        for name in run.tables:
+            run.frame(name)

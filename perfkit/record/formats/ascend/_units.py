@@ -93,7 +93,7 @@ def has_counters(file: File) -> bool:
 
 
 def _header(file: File) -> list[str]:
-    first = file.head.decode("utf-8-sig", "replace").lstrip("\r\n").partition("\n")[0]
+    first = re.split(r"[\r\n]", file.head.decode("utf-8-sig", "replace").lstrip("\r\n"), maxsplit=1)[0]
     return [cell.strip() for cell in next(csv.reader([first]), [])]
 
 
