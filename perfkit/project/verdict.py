@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from perfkit.core import quantity
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.figure import Figure, computed, figure
 from perfkit.core.run import Run
@@ -22,12 +21,14 @@ from perfkit.core.texts import say, told
 from perfkit.core.units import NS_PER_S, format_change
 from perfkit.explain.baseline import baseline
 from perfkit.explain.diagnose import Diagnosis, diagnose
+from perfkit.explain.diagnose.told import step_told
 from perfkit.explain.memory_use import MODULE
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.project import Project
 from perfkit.project.experiments import ExperimentLog
 
 NO_PLAN = "needs the configuration of this run"
+OTHER_PLAN = "open configuration is another run's"
 GOALS = {"step_time_ns": "step time", "tokens_per_s_per_device": "throughput", "mfu": "MFU"}
 MEAN = "mean of the judged steps"
 MOST = (
@@ -58,11 +59,7 @@ class Verdict:
         share, words = float(most["share"]), say(str(most["words"]))
         first = say(form, mean_ns=mean_ns, ns=int(most["ns"]), share=share, what=words)
         notes = self.larger_loss_told() if str(most["cause"]).startswith("work") else ()
-        longest_ns = self.diagnosis.step_ns
-        if longest_ns is None or quantity.text("ns", longest_ns) == quantity.text("ns", mean_ns):
-            return (first, *notes)
-        form = "The step itself, {step_ns}, is as long as its slowest rank."
-        return (first, say(form, step_ns=longest_ns), *notes)
+        return (first, *step_told(self.diagnosis), *notes)
 
     def larger_loss_told(self) -> tuple[str, ...]:
         """What takes more of the mean step than any finding costs and is no work, in a sentence; else nothing."""
@@ -92,14 +89,21 @@ class Verdict:
         return frame
 
 
-def verdict(run: Run, plan: Plan | None = None, project: Project | None = None, *, diagnosis: Diagnosis | None = None) -> Verdict:
+def verdict(
+    run: Run,
+    plan: Plan | None = None,
+    project: Project | None = None,
+    *,
+    diagnosis: Diagnosis | None = None,
+    without_plan: str = NO_PLAN,
+) -> Verdict:
     """Judge a run; `plan` is its configuration, `project` states the goal. What a run does not hold is absent, not an error.
 
-    `diagnosis` is the run's, where it is known already.
+    `diagnosis` is the run's, where it is known already; `without_plan` says what the rates lack where there is no plan.
     """
     diagnosis = diagnosis or diagnose(run)
     step, predicted = _step_time(run, diagnosis), _predicted(plan)
-    tokens, mfu = _rates(step, predicted)
+    tokens, mfu = _rates(step, predicted, without_plan)
     memory = peak_memory(run)
     limit = predicted.memory_limit if predicted is not None else None
     kept = _last_kept(project)
@@ -173,10 +177,10 @@ def _predicted(plan: Plan | None) -> Estimate | None:
         return None
 
 
-def _rates(step: Figure, predicted: Estimate | None) -> tuple[Figure, Figure]:
+def _rates(step: Figure, predicted: Estimate | None, without_plan: str) -> tuple[Figure, Figure]:
     if predicted is None:
         missing = (("throughput", "tokens/s per device"), ("MFU", "ratio"))
-        tokens, mfu = (figure(name, None, unit, "absent", NO_PLAN) for name, unit in missing)
+        tokens, mfu = (figure(name, None, unit, "absent", without_plan) for name, unit in missing)
         return tokens, mfu
     work = figure("tokens of a step", predicted.tokens_per_s_per_device * predicted.step_time_s, "tokens", "computed", "the plan")
     share = figure("MFU x step time", predicted.mfu * predicted.step_time_s, "s", "computed", "the plan")

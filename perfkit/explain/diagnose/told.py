@@ -15,6 +15,7 @@ from perfkit.core.texts import say, told
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
 from perfkit.explain.diagnose.reported import cost_text
 from perfkit.explain.diagnose.rule import by_recording
+from perfkit.explain.diagnose.thresholds import HIGH_SHARE, MIN_STEPS
 
 MOST_RANKS = 12
 OVERLAP = "Causes overlap. Each cost is cut to what the costlier ones leave, so that they never sum to more than the step."
@@ -57,7 +58,27 @@ def findings_told(diagnosis: Diagnosis, listed: Sequence[str], status: str = "op
     if first is None:
         return (say("{findings}; none of them is {status}.", findings=all_of_them, status=status),)
     text = say("{title}. That {cost}. {findings}.", findings=all_of_them, title=first.title, cost=cost_text(first))
-    return (text, OVERLAP) if many else (text,)
+    return (text, *_few_steps_told(diagnosis, first), *([OVERLAP] if many else []))
+
+
+def _few_steps_told(diagnosis: Diagnosis, finding: Finding) -> tuple[str, ...]:
+    """Why a finding that costs as much as a high one is medium, if it is for too few steps."""
+    count, least = diagnosis.ledger.entries["step"].nunique(), int(MIN_STEPS.value)
+    if finding.severity != "medium" or (finding.share_of_step or 0) < HIGH_SHARE.value or not 0 < count < least:
+        return ()
+    one = "Medium, not high: {count} step was judged, and only {least} or more show what lasts."
+    more = "Medium, not high: {count} steps were judged, and only {least} or more show what lasts."
+    return (say(one if count == 1 else more, count=count, least=least),)
+
+
+def step_told(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Why the step is longer than the mean step of a rank, and which of the two costs are of; nothing where they are one."""
+    mean_ns, longest_ns = int(diagnosis.ledger.waterfall()["ns"].sum()), diagnosis.step_ns
+    if longest_ns is None or quantity.text("ns", longest_ns) == quantity.text("ns", mean_ns):
+        return ()
+    alone = "The step itself, {step_ns}, is as long as its slowest rank."
+    of_costs = "The step itself, {step_ns}, is as long as its slowest rank; what a finding costs is a part of that."
+    return (say(of_costs if diagnosis.findings else alone, step_ns=longest_ns),)
 
 
 def finding_told(finding: Finding) -> str:

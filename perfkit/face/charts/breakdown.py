@@ -17,22 +17,25 @@ def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
     """Draw one bar a breakdown, split at `depth` path levels.
 
     All must have one unit. Rows are in the data set "parts" (`name`, `path`, `amount`, `share`, `order`), so that a panel can
-    replace them without building the chart again. Unmeasured paths are not drawn as zero; `Breakdown.unmeasured_text` names them.
+    replace them without building the chart again. What is nothing is neither drawn nor in the legend, and unmeasured paths are not
+    drawn as zero; `Breakdown.unmeasured_text` names them.
     """
     rows = bar_rows(breakdowns, depth=depth)
-    paths = tuple(dict.fromkeys(row["path"] for row in rows))
-    return _bars({"parts": rows}, unit=one_unit(breakdowns.values()), names=tuple(breakdowns), paths=paths)
+    paths = _paths(breakdowns, depth)
+    unit, shown = one_unit(breakdowns.values()), theme.words_in(rows, "path")
+    return _bars({"parts": rows}, unit=unit, names=tuple(breakdowns), paths=paths, shown=shown)
 
 
 @theme.drawn_once
-def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ...]) -> alt.Chart:
+def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ...], shown: frozenset[str]) -> alt.Chart:
+    scale = theme.present_scale(dict(zip(paths, theme.path_colors(paths), strict=True)), shown)
     chart: alt.Chart = (
         alt.Chart(alt.NamedData("parts"), height={"step": 34}, width="container")
         .mark_bar(cornerRadius=1)
         .encode(
             x=alt.X("amount:Q", title=f"amount ({unit})", stack="zero", axis=alt.Axis(format="~s")),
             y=alt.Y("name:N", title=None, sort=list(names)),
-            color=alt.Color("path:N", scale=theme.path_scale(paths), title=None, sort=list(paths), legend=alt.Legend(columns=3)),
+            color=alt.Color("path:N", scale=scale, title=None, sort=list(paths), legend=alt.Legend(columns=3)),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("name:N"),
@@ -47,7 +50,7 @@ def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ..
 
 def bar_rows(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> list[dict[str, Any]]:
     """The rows that `bars` draws: one a breakdown and path, numbered in the order of the paths."""
-    order: dict[str, int] = {}
+    order = {path: place for place, path in enumerate(_paths(breakdowns, depth))}
     rows = []
     for name, breakdown in breakdowns.items():
         found, total = breakdown.collapse(depth), breakdown.total
@@ -57,8 +60,13 @@ def bar_rows(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> list[dic
                 "amount": amount,
                 "share": amount / total if total else 0.0,
                 "name": name,
-                "order": order.setdefault(path, len(order)),
+                "order": order[path],
             }
             for path, amount in found.parts.items()
+            if amount
         ]
     return rows
+
+
+def _paths(breakdowns: Mapping[str, Breakdown], depth: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path for one in breakdowns.values() for path in one.collapse(depth).parts))

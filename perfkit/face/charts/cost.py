@@ -19,21 +19,19 @@ def flops_bars(passes: Mapping[str, Breakdown]) -> alt.Chart:
 
     `passes` maps a pass to its breakdown in FLOP. Data set "flops": `part`, `pass`, `gflop`.
     """
-    return _flops_bars({"flops": flops_rows(passes)})
+    rows = flops_rows(passes)
+    return _flops_bars({"flops": rows}, passes=theme.words_in((row for row in rows if row["gflop"]), "pass"))
 
 
 @theme.drawn_once
-def _flops_bars(rows: Rows) -> alt.Chart:
-    passes_drawn = list(theme.PASSES)
+def _flops_bars(rows: Rows, *, passes: frozenset[str]) -> alt.Chart:
     return theme.bars(
         rows,
         "flops",
         height={"step": 30},
         x=alt.X("gflop:Q", title="GFLOP per token", stack="zero"),
         y=alt.Y("part:N", title=None, sort=None),
-        color=alt.Color(
-            "pass:N", title=None, sort=passes_drawn, scale=alt.Scale(domain=passes_drawn, range=list(theme.PASSES.values()))
-        ),
+        color=alt.Color("pass:N", title=None, sort=list(theme.PASSES), scale=theme.present_scale(theme.PASSES, passes)),
         order=alt.Order("order:Q"),
         tooltip=[alt.Tooltip("part:N"), alt.Tooltip("pass:N"), theme.tooltip("gflop", "flops", title="GFLOP per token")],
     )

@@ -16,21 +16,24 @@ Rows = dict[str, list[dict[str, Any]]]
 SEVERITIES = {"high": theme.FREE, "medium": theme.COMMUNICATION, "low": theme.SKY}
 
 
-@theme.drawn_once
 def cost_bars(rows: Rows) -> alt.LayerChart:
     """Draw one bar a finding, as long as what it costs a step; a click picks its finding.
 
     `rows` has the data set "findings" with `finding`, `severity`, `cost_ms`, `label`, `title` and `order`. Findings that cost no
     time have no bar.
     """
+    return _cost_bars(rows, severities=theme.words_in(rows["findings"], "severity"))
+
+
+@theme.drawn_once
+def _cost_bars(rows: Rows, *, severities: frozenset[str]) -> alt.LayerChart:
     base = alt.Chart(alt.NamedData("findings"))
     y = alt.Y("finding:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=alt.Axis(labelLimit=260))
     x = alt.X("cost_ms:Q", title="cost of a step (ms)", scale=theme.labelled_scale())
-    scale = alt.Scale(domain=list(SEVERITIES), range=list(SEVERITIES.values()))
     bars = base.mark_bar(cornerRadius=1, cursor="pointer").encode(
         x=x,
         y=y,
-        color=alt.Color("severity:N", title=None, scale=scale),
+        color=alt.Color("severity:N", title=None, scale=theme.present_scale(SEVERITIES, severities), sort=list(SEVERITIES)),
         tooltip=[alt.Tooltip("title:N"), alt.Tooltip("severity:N"), theme.tooltip("cost_ms", "ns", title="ms a step")],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))

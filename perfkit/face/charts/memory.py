@@ -27,9 +27,13 @@ PARTS: Mapping[str, str] = {
 EFFECTS: Mapping[str, str] = {"saves": theme.GREEN, "costs": theme.FREE}
 
 
-@theme.drawn_once
 def stage_bars(rows: Rows) -> alt.LayerChart:
     """Draw one stacked bar a pipeline stage against the limit. Data sets "stages" and "limit" come from `stage_rows`."""
+    return _stage_bars(rows, parts=theme.words_in(rows["stages"], "part"))
+
+
+@theme.drawn_once
+def _stage_bars(rows: Rows, *, parts: frozenset[str]) -> alt.LayerChart:
     bars = (
         alt.Chart(alt.NamedData("stages"))
         .mark_bar(cornerRadius=1)
@@ -40,7 +44,7 @@ def stage_bars(rows: Rows) -> alt.LayerChart:
                 "part:N",
                 title=None,
                 sort=list(PARTS),
-                scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())),
+                scale=theme.present_scale(PARTS, parts),
                 legend=alt.Legend(columns=3),
             ),
             order=alt.Order("order:Q"),

@@ -117,9 +117,14 @@ def scatter_rows(compared: Comparison) -> Rows:
     }
 
 
-@theme.drawn_once
 def step_bars(rows: Rows) -> alt.Chart:
     """Draw one stacked bar a plan with what its step is made of. Data set "steps" comes from `step_rows`."""
+    return _step_bars(rows, parts=theme.words_in(rows["steps"], "part"))
+
+
+@theme.drawn_once
+def _step_bars(rows: Rows, *, parts: frozenset[str]) -> alt.Chart:
+    colors = dict(zip(STEP_PARTS.values(), theme.path_colors(STEP_PARTS), strict=True))
     return theme.bars(
         rows,
         "steps",
@@ -130,7 +135,7 @@ def step_bars(rows: Rows) -> alt.Chart:
             "part:N",
             title=None,
             sort=list(STEP_PARTS.values()),
-            scale=alt.Scale(domain=list(STEP_PARTS.values()), range=theme.path_colors(STEP_PARTS)),
+            scale=theme.present_scale(colors, parts),
             legend=alt.Legend(columns=6),
         ),
         order=alt.Order("order:Q"),

@@ -93,7 +93,7 @@ def rank_bars(parts: pd.DataFrame, *, unit: str, lit: Collection[int] = ()) -> a
     """
     drawn = set(map(str, lit)) & set(parts["rank"])
     parts = parts.assign(lit=parts["rank"].isin(drawn) if drawn else True)
-    paths = [path for path in PATHS if path in set(parts["path"])]
+    paths = _drawn_paths(parts)
     if unit == "ms":
         amount, title, axis = "amount_ms:Q", "time of the step (ms)", alt.Axis()
     else:
@@ -130,7 +130,7 @@ def rank_bars(parts: pd.DataFrame, *, unit: str, lit: Collection[int] = ()) -> a
 
 def step_trend(parts: pd.DataFrame) -> alt.Chart:
     """Draw the parts of one rank's steps side by side; `parts` comes from `part_rows` (data set "trend")."""
-    paths = [path for path in PATHS if path in set(parts["path"])]
+    paths = _drawn_paths(parts)
     return theme.bars(
         {"trend": theme.records(parts)},
         "trend",
@@ -161,6 +161,12 @@ def part_rows(step_parts: pd.DataFrame) -> pd.DataFrame:
             "order": path.map(order).fillna(len(PATHS)).astype(int),
         }
     )
+
+
+def _drawn_paths(parts: pd.DataFrame) -> list[str]:
+    """The paths of which there is anything to see, in their order."""
+    seen = set(parts.loc[parts["amount_ms"] > 0, "path"])
+    return [path for path in PATHS if path in seen]
 
 
 def _part_encoding(paths: Sequence[str], by: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Theme: the colour of every thing that perfkit draws, assigned once for pages, report and timeline.
 
 Categories use the colours of Okabe and Ito (2008), which stay apart under the common colour-vision deficiencies. A path of a
-breakdown has the colour of its first levels; deeper paths get shades of it. Text, axes and grid have no colour here: the page
-gives them, so that one specification serves light and dark. `TEXT` and `MUTED` stand for the page's own text colours wherever
-a mark needs them.
+breakdown has the colour of its first levels; deeper paths get shades of it, but of communication by dimension, whose shades
+would all be browns, each has its own. Text, axes and grid have no colour here: the page gives them, so that one specification
+serves light and dark. `TEXT` and `MUTED` stand for the page's own text colours wherever a mark needs them.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ PATH_COLORS: Mapping[str, str] = {
     "computing": COMPUTING,
     "communication": COMMUNICATION,
     "communication/exposed": COMMUNICATION,
+    "communication/exposed/tp": COMMUNICATION,
+    "communication/exposed/pp": "#9A6FC9",
+    "communication/exposed/dp": "#2A9D8F",
+    "communication/exposed/cp": "#D1558F",
+    "communication/exposed/ep": "#8A8F1F",
     "communication/hidden": YELLOW,
     "bubble": BUBBLE,
     "free": FREE,
@@ -87,6 +92,18 @@ _Rows = Mapping[str, Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]]]
 def path_scale(paths: Sequence[str]) -> alt.Scale:
     """The colour scale of breakdown paths, the same on every page."""
     return alt.Scale(domain=list(paths), range=path_colors(paths))
+
+
+def present_scale(colors: Mapping[str, Any], names: Iterable[str]) -> alt.Scale:
+    """The scale of those of `colors`, or other marks, that are among `names`: a legend says nothing of what is not drawn."""
+    found = set(names)
+    shown = {name: mark for name, mark in colors.items() if name in found}
+    return alt.Scale(domain=list(shown), range=list(shown.values()))
+
+
+def words_in(rows: Iterable[Mapping[str, Any]], column: str) -> frozenset[str]:
+    """The different words in a column of `rows`, as `present_scale` takes them."""
+    return frozenset(str(row[column]) for row in rows)
 
 
 def path_colors(paths: Iterable[str]) -> list[str]:

@@ -61,7 +61,7 @@ def _parts_read(node: Any) -> Any:
     read = {key: _parts_read(value) for key, value in node.items()}
     for channel in _named(read):
         guide, drawn = _GUIDES[channel], read[channel].get(_GUIDES[channel], {})
-        if read[channel]["field"] in PARTS and isinstance(drawn, Mapping):
+        if read[channel].get("field") in PARTS and isinstance(drawn, Mapping):
             read[channel] = {**read[channel], guide: {"labelExpr": PATH_LABELS, **drawn}}
     return read
 
@@ -137,7 +137,9 @@ def _named(node: Mapping[str, Any]) -> Iterable[str]:
     """The channels of an encoding that write words."""
     for channel in _GUIDES:
         found = node.get(channel)
-        if isinstance(found, Mapping) and "field" in found and found.get("type") in ("nominal", "ordinal"):
+        if not isinstance(found, Mapping):
+            continue
+        if ("field" in found and found.get("type") in ("nominal", "ordinal")) or isinstance(found.get("datum"), str):
             yield channel
 
 

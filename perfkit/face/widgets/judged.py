@@ -14,7 +14,7 @@ from perfkit.core.units import MIB
 from perfkit.explain.diagnose import Diagnosis, diagnose
 from perfkit.face.widgets import context
 from perfkit.project import Project
-from perfkit.project.verdict import Verdict, verdict
+from perfkit.project.verdict import NO_PLAN, OTHER_PLAN, Verdict, verdict
 from perfkit.record.load import bytes_to_convert
 
 AHEAD_BYTES = 16 * MIB
@@ -23,7 +23,9 @@ AHEAD_BYTES = 16 * MIB
 
 def judged(run: Run, path: str) -> Verdict:
     """The verdict on the run that was read from `path`, against goal and limit of its project."""
-    return verdict(run, plan_of(path), _project_of(path), diagnosis=diagnosed(run))
+    plan, project = plan_of(path), context.current_project()
+    missing = OTHER_PLAN if plan is None and project is not None and project.open_config is not None else NO_PLAN
+    return verdict(run, plan, _project_of(path), diagnosis=diagnosed(run), without_plan=missing)
 
 
 def _project_of(path: str) -> Project | None:

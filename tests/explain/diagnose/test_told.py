@@ -54,6 +54,16 @@ def test_names_lead_back_to_their_findings(found):
     assert told.findings_told(found, (), "done")[0].endswith("none of them is done.")
 
 
+def test_a_finding_that_is_medium_for_too_few_steps_says_so():
+    few = diagnose(load(data_folder() / "traces" / "torch_npu_2rank"))
+    names = told.finding_names(few.findings)
+    costs = dict(zip(names, few.findings, strict=True))
+    assert [(name, costs[name].severity) for name in names[:1]] == [("late-rank", "medium")]
+    assert told.findings_told(few, names)[1].startswith("Medium, not high: 1 step was judged")
+    assert costs[names[-1]].severity == "low"
+    assert not any(note.startswith("Medium") for note in told.findings_told(few, names[-1:]))
+
+
 def test_a_run_without_a_finding_says_so():
     found = diagnose(load(data_folder() / "traces" / "cluster_16card"))
     assert told.findings_told(found, ()) == ("Nothing was found in cluster_16card.",)

@@ -7,7 +7,7 @@ import pytest
 
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.source import Source
-from perfkit.face.charts import breakdown, cost, coverage, spec
+from perfkit.face.charts import breakdown, cost, coverage, spec, theme
 
 SOURCE = Source("assumed", "this test")
 FORWARD = Breakdown("FLOP", {"layers/qkv": 4e9, "head": 1e9}, SOURCE)
@@ -19,6 +19,19 @@ def test_flops_rows_sum_to_the_breakdowns_and_change_no_structure():
     first, second = (spec.split(cost.flops_bars({"forward": part})) for part in (FORWARD, FORWARD.scale(3)))
     assert first.digest == second.digest
     assert first.datasets != second.datasets
+
+
+def test_a_legend_says_nothing_of_what_is_not_drawn():
+    def legend(chart):
+        return spec.split(chart).spec["encoding"]["color"]["scale"]["domain"]
+
+    nothing = FORWARD.scale(0)
+    assert legend(cost.flops_bars({"forward": FORWARD, "recompute": nothing})) == ["forward"]
+    assert legend(cost.flops_bars({"forward": FORWARD, "recompute": FORWARD})) == ["forward", "recompute"]
+    parts = {"computing/forward": 2.0, "computing/recompute": 0.0, "computing/optimizer": 1.0}
+    bars = spec.split(breakdown.bars({"a": Breakdown("ns", parts, SOURCE)})).spec["encoding"]["color"]["scale"]
+    assert bars["domain"] == ["computing/forward", "computing/optimizer"]
+    assert bars["range"] == [color for path, color in zip(parts, theme.path_colors(parts), strict=True) if parts[path]]
 
 
 def test_parameters_are_drawn_in_billions():

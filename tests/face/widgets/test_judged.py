@@ -10,6 +10,7 @@ from perfkit.core.resources import data_folder
 from perfkit.face.widgets import context, judged
 from perfkit.project import save
 from perfkit.project.sample import demo
+from perfkit.project.verdict import OTHER_PLAN
 
 SAMPLE = data_folder() / "traces" / "kineto_resnet"
 
@@ -43,6 +44,7 @@ def test_a_recording_is_judged_by_its_own_configuration_and_goal_and_not_by_thos
     assert judged.plan_of(str(own)) is None
     told = judged.judged(context.read_run(str(own)), str(own)).to_frame()
     assert not told["against"].str.contains("goal|round", regex=True).any()
+    assert told["against"].tolist()[1:3] == [OTHER_PLAN, OTHER_PLAN]
     config = shutil.copy(project.folder / "rounds" / "05" / "config.yaml", tmp_path / "own.yaml")
     save(replace(project, open_config=config))
     assert judged.plan_of(str(own)) is not None

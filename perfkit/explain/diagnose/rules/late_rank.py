@@ -88,8 +88,7 @@ def _finding(case: Case, who: int, waits: pd.DataFrame, cost_ns: int, evidence: 
     return Finding(
         rule=RULE.name,
         title=say(
-            "The others wait up to {longest_wait_ns} for rank {rank}, and why it comes late was not recorded",
-            longest_wait_ns=most_ns,
+            "The others wait for rank {rank}, and why it comes late was not recorded",
             rank=str(who),
         ),
         subject={"ranks": (who,), "steps": tuple(sorted(int(step) for step in own["step"].unique()))},
