@@ -13,7 +13,7 @@ import { t } from "./texts.js";
 // of, so many a column beside it, and more stand below it.
 const LINE = 2;
 const BESIDE = 6;
-const ALSO_ABOVE = new Set(["choose-run", "choose-config"]); // pickers of what the bar of the app switches, too
+const ONE_LINE = new Set(["choose-run", "choose-config", "choose-log", "choose-graph", "choose-path"]); // what a page opens with
 const SIDES = new Set(["choose-a", "choose-b", "choose-reference", "choose-candidate"]); // two that stand in one line, each with its name
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
@@ -91,7 +91,8 @@ class Panel {
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
     const name = this.model.get("name");
-    if (SIDES.has(name) || (ALSO_ABOVE.has(name) && this.model.get("controls").length < 2 && document.getElementById("bar-open"))) this.beShort();
+    const alone = this.model.get("controls").filter((spec) => !spec.hidden).length < 2;
+    if (SIDES.has(name) || (ONE_LINE.has(name) && alone && document.getElementById("bar-open"))) this.beShort();
     this.drawFrame();
     this.drawControls();
     this.drawActions();
@@ -116,7 +117,7 @@ class Panel {
     if (!this.shut) this.drawFrame();
   }
 
-  /** One line that says what is open; the ways to another one are in the bar above, and here on demand. */
+  /** One line that says what is open; the ways to another one come on demand, those of what the bar switches are there, too. */
   beShort() {
     const more = el("button", { type: "button", class: "pk-quiet pk-other", "aria-expanded": "false", onclick: () => {
       const open = this.root.classList.toggle("pk-picked") === false;

@@ -54,7 +54,7 @@ const drawHeader = follow((root, content) => {
 
 export const renderLinks = follow((root, content, send, model) => {
   const said = el("p", { class: "pk-links-said", role: "status" });
-  const make = el("button", { type: "button", class: "pk-quiet pk-make", hidden: !content.notebook, onclick: () => send({ type: "notebook" }),
+  const make = el("button", { type: "button", class: "pk-button pk-make", hidden: !content.notebook, onclick: () => send({ type: "notebook" }),
     title: t("This page as a notebook of your own, with what you chose on it written as code") }, t("New notebook from this page"));
   root.received ??= model.on("msg:custom", (message) => {
     if (message.type !== "notebook") return;

@@ -11,6 +11,7 @@ a column of objects or of type "Float64".
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import statistics
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOT_MEASURED = "–"
+LARGEST = 10_000
+"""From here on a number of a column is read more easily in the next larger unit, though others become small in it."""
 Prefixes = tuple[tuple[float, str], ...]
 
 _TIME: Prefixes = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
@@ -202,15 +205,18 @@ def listed(values: Mapping[str, Any], in_language: Callable[[str], str] = str) -
 def column(name: str, values: Sequence[Any]) -> tuple[str, float, int]:
     """Of a column: the unit in which it is shown, how much of the value's own unit one of it is, and the digits of its cells.
 
-    One prefix serves the whole column, so that its cells can be compared; it is that of the median, and of mere zeros the second
-    largest (ms, GiB). Shares become percent.
+    One prefix serves the whole column, so that its cells can be compared; it is that of the median, or a larger one where the
+    largest would be `LARGEST` and more, and of mere zeros the second largest (ms, GiB). Shares become percent.
     """
     found = quantity(name)
     if found is None:
         return "", 1, 4 if name in _FACTORS else 3
     known = [abs(value) for value in values if isinstance(value, int | float) and value and math.isfinite(value)]
     typical = statistics.median(known) if known else found.prefixes[:2][-1][0]
-    size, unit = next(((size, unit) for size, unit in found.prefixes if typical >= size), found.prefixes[-1])
+    largest = max(known, default=0)
+    steps = itertools.pairwise(found.prefixes)
+    wanted = (prefix for prefix, (smaller, _) in steps if typical >= prefix[0] or largest >= LARGEST * smaller)
+    size, unit = next(wanted, found.prefixes[-1])
     return unit, size, found.digits
 
 

@@ -215,10 +215,12 @@ def stages_told(stages: pd.DataFrame) -> str:
         say("stage {stage} (ranks {ranks}) {step_ns}", stage=_stage(row), ranks=written(row["ranks"]), step_ns=row["step_ns"])
         for row in told
     ]
-    said = [say("{num} stages, mean step: {stages}.", num=str(len(rows)), stages=joined(parts, ", "))]
+    said = [
+        say("{num} stages, mean step as their own ranks recorded it: {stages}.", num=str(len(rows)), stages=joined(parts, ", "))
+    ]
     if waiting := [row for row in rows if not pd.isna(row["bubble_ns"]) and row["bubble_ns"] > 0]:
         row = max(waiting, key=lambda row: int(row["bubble_ns"]))
-        said.append(say("Stage {stage} waits {bubble_ns} for others.", stage=_stage(row), bubble_ns=row["bubble_ns"]))
+        said.append(say("Stage {stage} waits {bubble_ns} of it for others.", stage=_stage(row), bubble_ns=row["bubble_ns"]))
     if computing := [format_ns(row["computing_ns"]) for row in told if not pd.isna(row["computing_ns"])]:
         said.append(say("Mean computing: {times}.", times=" / ".join(computing)))
     return joined(said)

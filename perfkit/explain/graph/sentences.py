@@ -16,29 +16,29 @@ NOTHING_FOUND = "No operator of this graph matches the search. If it came with a
 NO_RECORDING = "Choose a recording of the job whose graph this is: its kernels are named by the operators."
 
 
-def graph_told(analysis: GraphAnalysis) -> str:
-    """The verdict on a graph: its operators, communication that is not needed or missing, recomputation without effect."""
+def graph_told(analysis: GraphAnalysis) -> tuple[str, ...]:
+    """The verdict on a graph: its operators and communication that is not needed; then what is missing or has no effect."""
     lost = analysis.missing
     parts = [
-        communication_told(analysis),
+        *communication_told(analysis),
         f"{len(lost)} communications are missing: {lost[0]['why']}." if lost else "",
         recompute_told(analysis) if analysis.recompute.operators else "",
     ]
-    return " ".join(part for part in parts if part)
+    return tuple(part for part in parts if part)
 
 
-def communication_told(analysis: GraphAnalysis) -> str:
-    """How many operators there are and communicate, how much, and which of them another strategy would do without."""
+def communication_told(analysis: GraphAnalysis) -> tuple[str, ...]:
+    """How many operators there are and communicate, how much, which of them another strategy would do without, and which one."""
     found = analysis.communications
     moved = sum(entry.message_bytes or 0 for entry in found)
     text = f"{analysis.file.node_lines} operators, {len(found)} of them communicate"
     text += f" ({format_bytes(moved)} a step and rank)" if moved else ""
     wrong = [entry for entry in found if entry.verdict != "expected"]
     if not wrong:
-        return text + ("; the declared strategies need every one." if found else ".")
+        return (text + ("; the declared strategies need every one." if found else "."),)
     size = sum(entry.message_bytes or 0 for entry in wrong)
     text += f"; {len(wrong)} of these ({format_bytes(size)}) are not needed: {wrong[0].why}."
-    return text + (f" Instead: {wrong[0].fix}." if wrong[0].fix else "")
+    return (text, f"Instead: {wrong[0].fix}.") if wrong[0].fix else (text,)
 
 
 def executed_told(node: Node, rows: pd.DataFrame) -> str:

@@ -86,10 +86,19 @@ class WhatIf:
         return self.before_ns - self.step_ns
 
     def to_frame(self) -> pd.DataFrame:
-        """One row: `before_ns`, `step_ns`, its 80 % interval from `low_ns` to `high_ns`, `won_ns`, `won_ratio`."""
+        """One row: `before_ns`, `step_ns`, its 80 % interval from `low_ns` to `high_ns`, `won_ns`, `won_ratio`.
+
+        Where operators become faster also how many kernels of all ranks, `faster_kernels`, and their share of the time of all,
+        `kernel_time_ratio`.
+        """
         won = {"won_ns": self.won_ns, "won_ratio": self.won_ns / self.before_ns}
         bounds = {"low_ns": self.low_ns, "high_ns": self.high_ns}
-        frame = pd.DataFrame([{"before_ns": self.before_ns, "step_ns": self.step_ns} | bounds | won])
+        faster = {
+            "faster_kernels": sum(num for _, num, _ in self.faster),
+            "kernel_time_ratio": sum(share for *_, share in self.faster),
+        }
+        row = {"before_ns": self.before_ns, "step_ns": self.step_ns} | bounds | won | (faster if self.faster else {})
+        frame = pd.DataFrame([row])
         frame.attrs = {"title": "The step before and after", "labels": {"low_ns": "80 % from", "high_ns": "80 % to"}}
         return frame
 
@@ -98,12 +107,6 @@ class WhatIf:
         sums = self.path.groupby("kind")["duration_ns"].sum().sort_values(ascending=False).reset_index()
         frame = sums.assign(share=sums["duration_ns"] / max(1, int(sums["duration_ns"].sum())))
         frame.attrs = {"title": "The critical path then, by kind"}
-        return frame
-
-    def faster_kernels(self) -> pd.DataFrame:
-        """Of each change of operators, over all ranks: `change`, `kernels` (their number), `share` of the time of all kernels."""
-        frame = pd.DataFrame(self.faster, columns=["change", "kernels", "share"])
-        frame.attrs = {"title": "The kernels that become faster, of all ranks"}
         return frame
 
     def to_dict(self) -> dict[str, Any]:
@@ -287,4 +290,5 @@ def _limit(path: pd.DataFrame) -> str:
     ranks = path.groupby("rank")["duration_ns"].sum().sort_values(ascending=False)
     whole = max(1, int(path["duration_ns"].sum()))
     listed = ", ".join(f"{kind} {format_ratio(amount / whole)}" for kind, amount in sums.head(3).items())
-    return f"The critical path is then {listed}; most of it runs on rank {ranks.index[0]}."
+    waited = "The critical path (what the step waited for, not all that ran beside it)"
+    return f"{waited} is then {listed}; most of it runs on rank {ranks.index[0]}."

@@ -33,6 +33,8 @@ MOST_NUMBERS = 8
 ENDS = {"source": "from rank", "target": "to rank"}
 FULL_COLOUR = 0.02
 """Twice the deviation from which a rule looks at a rank: what is a tenth of a percent off is drawn white."""
+DARK = 0.2
+"""Luminance below which white is read more easily than black."""
 STAGE_PIXELS = 44
 TITLE_LIMIT = 460
 
@@ -69,17 +71,19 @@ def rank_grid(rows: Rows, *, words: str, axes: str, scale: str) -> alt.LayerChar
 def _cells(base: alt.Chart, marks: alt.Chart, cells: list[dict[str, Any]], rows: Rows) -> alt.LayerChart:
     layers = [marks]
     if len(cells) <= MOST_LABELS:
-        layers += _numbers(base, alt.Text("rank:N"))
+        layers.append(_words(base, alt.Text("rank:N"), on=str(marks.encoding.color.shorthand).partition(":")[0]))
     columns = len({cell["place"] for cell in cells})
     num_rows = len({cell["row"] for cell in cells})
     chart = alt.LayerChart(layer=layers, width=_across(columns), height={"step": 34 if num_rows <= FEW_ROWS else 18})
     return theme.with_rows(chart, rows)
 
 
-def _numbers(base: alt.Chart, text: alt.Text) -> list[alt.Chart]:
-    """The words of cells; a light ring keeps them legible on every colour."""
-    ring = base.mark_text(fontSize=11, fontWeight=600, stroke="white", strokeWidth=3, opacity=0.85)
-    return [layer.encode(text=text) for layer in (ring, base.mark_text(fontSize=11, fontWeight=600, color="#1b1b1b"))]
+def _words(base: alt.Chart, text: alt.Text, *, on: str) -> alt.Chart:
+    """The words of cells that are coloured by the column `on`: white where black would have less contrast."""
+    dark = f"isValid(datum['{on}']) && luminance(scale('color', datum['{on}'])) < {DARK}"
+    color = alt.ColorValue("#1b1b1b", condition={"test": dark, "value": "white"})
+    words: alt.Chart = base.mark_text(fontSize=11, fontWeight=600).encode(text=text, color=color)
+    return words
 
 
 def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
@@ -138,7 +142,8 @@ def link_matrix(rows: Rows) -> alt.LayerChart:
         ],
     )
     rings = base.transform_filter("datum.slow").mark_rect(fillOpacity=0, stroke=theme.FREE, strokeWidth=3)
-    numbers = _numbers(base, alt.Text("gb_per_s:Q", format=quantity.spelled("bytes_per_s"))) if ends[across] <= MOST_NUMBERS else []
+    rate = alt.Text("gb_per_s:Q", format=quantity.spelled("bytes_per_s"))
+    numbers = [_words(base, rate, on="gb_per_s")] if ends[across] <= MOST_NUMBERS else []
     height: Any = {"step": 34} if ends[down] <= FEW_ROWS else {"step": 24} if ends[down] <= 2 * FEW_ROWS else 420
     chart = alt.LayerChart(layer=[cells, *numbers, rings], width=_across(ends[across]), height=height)
     return theme.with_rows(chart, rows)

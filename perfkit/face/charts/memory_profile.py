@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.core.units import GIB
 from perfkit.explain.memory_use import Curve
 from perfkit.face.charts import theme
@@ -87,18 +88,24 @@ def drawn_at(curve: Curve, moment: int) -> float:
     return since / 1e6 if curve.clock == "ns" else float(moment)
 
 
-@theme.drawn_once
 def owner_bars(rows: Rows) -> alt.Chart:
-    """Draw a bar for each owner of memory at the peak. Data set "owners" from `owner_rows`."""
+    """Draw a bar for each owner of memory at the peak, in the unit of a table of them. Data set "owners" from `owner_rows`."""
+    unit, of_bytes, _ = quantity.column("size_bytes", [row["size_bytes"] for row in rows["owners"]])
+    drawn = [{**row, "size": quantity.scaled(row["size_bytes"], of_bytes)} for row in rows["owners"]]
+    return _owner_bars({"owners": drawn}, unit=unit)
+
+
+@theme.drawn_once
+def _owner_bars(rows: Rows, *, unit: str) -> alt.Chart:
     chart: alt.Chart = (
         alt.Chart(alt.NamedData("owners"))
         .mark_bar(cornerRadius=1, color=theme.COMPUTING)
         .encode(
-            x=alt.X("gib:Q", title="alive at the peak (GiB)"),
+            x=alt.X("size:Q", title=f"alive at the peak ({unit})"),
             y=alt.Y("owner:N", title=None, sort="-x", axis=alt.Axis(labelLimit=260)),
             tooltip=[
                 alt.Tooltip("owner:N"),
-                theme.tooltip("gib", "bytes", title="GiB"),
+                theme.tooltip("size", "bytes", title=unit),
                 theme.tooltip("share", "ratio", title="share of the peak"),
             ],
         )
@@ -114,4 +121,4 @@ def owner_rows(sizes: Mapping[str, int]) -> Rows:
     shown = [(name, size) for name, size in ranked[:MAX_OWNERS] if size >= LEAST_SHARE * total]
     if rest := sum(size for _, size in ranked[len(shown) :]):
         shown.append((f"{len(ranked) - len(shown)} others", rest))
-    return {"owners": [{"owner": name or "not recorded", "gib": size / GIB, "share": size / total} for name, size in shown]}
+    return {"owners": [{"owner": name or "not recorded", "size_bytes": size, "share": size / total} for name, size in shown]}

@@ -47,6 +47,8 @@ _GAP_SHARE = 0.05
 _CUT = "data('cut')[0]"
 _NARROW = 500
 """Pixels of a picture whose bars have no room for numbers."""
+_HELD = {"constant": "constant", "parameters": "weights, gradients, optimizer", "activations": "activations"}
+"""What a stage holds, in words: elsewhere "parameters" are the weights alone."""
 _SECONDS_FROM_MS = 10_000
 """A step from here on has its axis in seconds, in which one counts it."""
 
@@ -214,8 +216,7 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
 
     `rows` comes from `memory_rows`: data sets "memory" and "limit".
     """
-    parts = ["constant", "parameters", "activations"]
-    colors = [theme.BUBBLE, theme.COMPUTING, theme.COMMUNICATION]
+    parts, colors = list(_HELD.values()), [theme.BUBBLE, theme.COMPUTING, theme.COMMUNICATION]
     bars = (
         alt.Chart(alt.NamedData("memory"))
         .mark_bar(cornerRadius=1)
@@ -238,7 +239,7 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
 def memory_rows(parts_bytes: dict[str, Sequence[int]], limit_bytes: int | None) -> Rows:
     """The data sets of `memory_bars`; `parts_bytes` has one list by stage for "constant", "parameters" and "activations"."""
     rows = [
-        {"stage": str(stage), "part": part, "gib": amount / GIB, "order": order}
+        {"stage": str(stage), "part": _HELD[part], "gib": amount / GIB, "order": order}
         for order, (part, amounts) in enumerate(parts_bytes.items())
         for stage, amount in enumerate(amounts)
     ]
