@@ -50,11 +50,12 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
     measure, prediction, aim = (
         alt.ColorDatum(name, title=None, scale=scale, legend=alt.Legend(symbolType="square", symbolOpacity=1)) for name in SERIES
     )
+    beside = alt.ExprRef(expr=f"min({BESIDE}, width / {2 * max(1, len(rows))})")  # on a phone halfway to the next round
     line = base.mark_line(strokeWidth=1.5, opacity=0.6).encode(x=x, y=y, color=measure)
-    predicted_range = base.mark_rule(strokeWidth=5, opacity=0.35, xOffset=BESIDE).encode(
+    predicted_range = base.mark_rule(strokeWidth=5, opacity=0.35, xOffset=beside).encode(
         x=x, y=alt.Y("prediction_low:Q"), y2=alt.Y2("prediction_high:Q"), color=prediction
     )
-    predicted = base.mark_point(filled=False, size=70, strokeWidth=2, opacity=1, xOffset=BESIDE).encode(
+    predicted = base.mark_point(filled=False, size=70, strokeWidth=2, opacity=1, xOffset=beside).encode(
         x=x, y=alt.Y("prediction:Q"), color=prediction
     )
     measured = base.mark_point(filled=True, size=110, opacity=1).encode(x=x, y=y, color=measure, shape=shape, tooltip=tooltip)
