@@ -44,9 +44,6 @@ def confine() -> None:
     hold = _Hook()
     with suppress(KeyError, OSError):  # in a container the user may have no account
         os.environ.setdefault("LOGNAME", getpass.getuser())  # the list of accounts cannot be read from here on
-    for place in hold.own:  # the system allows only what is there: a cache that is not would never be made
-        with suppress(OSError):
-            os.makedirs(place, mode=0o700, exist_ok=True)  # noqa: PTH103  a real path, as text
     _landlock.restrict(read=[*hold.readable, *_PROGRAMS], write=[*hold.own, "/dev"])
     sys.addaudithook(hold)
 

@@ -54,7 +54,7 @@ def idle_gaps_of(run: Run, *, rank: int, steps: Sequence[int]) -> pd.DataFrame:
     events = timed_events(run, rank)
     timeline = Timeline(events.device)
     working, copies = merge(timeline.of("computing"), timeline.of("communication")), timeline.of("copy")
-    recorded = run.frame("steps", ranks=[rank], steps=steps, columns=["step", "start_ns", "duration_ns"]).set_index("step")
+    recorded = _recorded(run, rank, steps)
     pieces: list[pd.DataFrame] = []
     for step in steps:
         start_ns, end_ns = _window(recorded, rank, step, events.device)
@@ -95,11 +95,16 @@ def step_window(run: Run, rank: int, step: int, kernels: pd.DataFrame) -> tuple[
 
     `kernels` are those of the rank with times, of all steps.
     """
-    return _window(run.frame("steps", ranks=[rank], steps=[step]).set_index("step"), rank, step, kernels)
+    return _window(_recorded(run, rank, [step]), rank, step, kernels)
+
+
+def _recorded(run: Run, rank: int, steps: Sequence[int]) -> pd.DataFrame:
+    rows = run.frame("steps", ranks=[rank], steps=steps, columns=["step", "start_ns", "duration_ns"])
+    return rows.drop_duplicates("step").set_index("step")
 
 
 def _window(recorded: pd.DataFrame, rank: int, step: int, kernels: pd.DataFrame) -> tuple[int, int]:
-    """As `step_window`, of `recorded`: rows of `steps` by their number."""
+    """As `step_window`; `recorded` has the steps by their number."""
     if step in recorded.index and pd.notna(recorded["start_ns"].loc[step]):
         start_ns = int(recorded["start_ns"].loc[step])
         return start_ns, start_ns + int(recorded["duration_ns"].loc[step])
@@ -190,7 +195,8 @@ def _look_at_host(host: HostEvents, gaps: tuple[Ints, Ints], cause: npt.NDArray[
         first = np.searchsorted(np.maximum.accumulate(stops), begins, side="right")
         last = np.searchsorted(starts, ends, side="left")
         for at in np.flatnonzero(((cause == "host") | (cause == "unknown")) & (first < last)).tolist():
-            near = np.sort(chosen[first[at] : last[at]])
+            near = chosen[first[at] : last[at]]
             shared = np.minimum(host.ends[near], ends[at]) - np.maximum(host.starts[near], begins[at])
             if shared.max() * 2 >= ends[at] - begins[at]:
-                cause[at], detail[at] = kind, str(host.rows["name"].iloc[near[int(shared.argmax())]])
+                longest = int(near[shared == shared.max()].min())
+                cause[at], detail[at] = kind, str(host.rows["name"].iloc[longest])

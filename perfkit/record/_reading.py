@@ -48,6 +48,7 @@ def read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progre
         sink.note(
             f"also found and not read: {other.title}, {len(left.files)} file(s) from {left.files[0].label} on; open that on its own"
         )
+    sink.sum_up_losses()
     tables, large = sink.small_tables(), sink.large_tables()
     if not sink.placement and not large and not any(name not in _ABOUT_FILES and len(frame) for name, frame in tables.items()):
         problems = [f"{dropped.file}: {dropped.what} ({dropped.count})" for dropped in sink.dropped]

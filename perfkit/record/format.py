@@ -83,7 +83,6 @@ class Sink:
     clock: dict[int, int] | None = None
     _pieces: dict[str, Spool] = field(default_factory=dict)
     _middles: dict[str, int] = field(default_factory=dict)
-    _lost_at: dict[tuple[str, str, str], int] = field(default_factory=dict)
     _bytes_done: int = 0
     total_bytes: int = 0
 
@@ -145,15 +144,18 @@ class Sink:
     def drop(self, what: str, count: int, file: str | File, table: str = "") -> None:
         """Count something that could not be read, rows of `table` if that is named. Nothing happens for a count of 0."""
         if count:
-            self._lose(Dropped(what, count, file.label if isinstance(file, File) else printable(file), table))
+            self.dropped.append(Dropped(what, count, file.label if isinstance(file, File) else printable(file), table))
 
-    def _lose(self, lost: Dropped) -> None:
-        """Count with what was lost for one reason in one file before: a large file is judged part by part."""
-        place = self._lost_at.setdefault((lost.what, lost.file, lost.table), len(self.dropped))
-        if place == len(self.dropped):
-            self.dropped.append(lost)
-        else:
-            self.dropped[place] = replace(lost, count=self.dropped[place].count + lost.count)
+    def sum_up_losses(self) -> None:
+        """Rows of a table that were lost for one reason in one file as one entry: a large file is judged part by part.
+
+        Other things may have been counted by each who opened the file, and are left as they are.
+        """
+        summed: dict[object, Dropped] = {}
+        for place, lost in enumerate(self.dropped):
+            key = (lost.what, lost.file, lost.table) if lost.table else place
+            summed[key] = replace(lost, count=lost.count + (summed[key].count if key in summed else 0))
+        self.dropped[:] = summed.values()
 
     def note(self, sentence: str) -> None:
         """A sentence for the user about how the run was read; repeated ones are kept once."""
@@ -211,8 +213,7 @@ class Sink:
 
     def absorb(self, other: Sink) -> None:
         """Add what another sink collected of other ranks; their placement, progress and tables for later are left there."""
-        for lost in other.dropped:
-            self._lose(lost)
+        self.dropped += other.dropped
         for sentence in other.notes:
             self.note(sentence)
         self.facts.update(other.facts)

@@ -471,3 +471,10 @@ def test_a_newcomer_is_shown_around_by_keyboard_and_may_stop_anywhere(open_page)
         expect(tour).to_be_hidden()
         expect(page.locator(".tour-at")).to_have_count(0)
     assert page.evaluate("localStorage.getItem('perfkit-tour')") == "0"  # it was seen to its end, and begins anew
+
+
+def test_what_one_page_has_read_is_kept_for_the_next(demo_server: Server, offline_page):
+    """Kernels are confined to what is there: the server makes the folder in which they keep it."""
+    offline_page.goto(f"{demo_server.url}11_step_breakdown")
+    wait_ready(offline_page)
+    assert list((demo_server.log.parent / "cache" / "runs").iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.explain.idle import idle_breakdown, idle_gaps, idle_gaps_of
 from perfkit.explain.launches import launch_summary, launches, unlinked
 from perfkit.record.format import Sink
+from perfkit.record.load import load
 from perfkit.record.steps import Window, add_window_steps
-from tests.explain.raw_events import read
+from tests.explain.raw_events import TRACES, read
 
 
 def _run(kernels: list[tuple[int, int, str, int | None]], host: list[tuple[str, int, int]] = [], end_ns: int = 1000) -> Run:  # noqa: B006
@@ -97,10 +100,11 @@ def test_real_gaps_sum_to_free_to_the_nanosecond(sample: str):
     assert breakdown.parts.get("host", 0) > 0
 
 
-@pytest.mark.parametrize("sample", ["tracelens/mi300/ddp_resnet18_no_pool/train_resnet18.json.gz", "torch_npu_pp2dp2"])
-def test_gaps_of_all_steps_are_those_of_each(sample: str):
-    run = read(sample)
+@pytest.mark.parametrize("sample", [data_folder() / "traces" / "kineto_resnet", TRACES / "kineto_h100", TRACES / "synthetic_ms"])
+def test_gaps_of_all_steps_are_those_of_each(sample: Path):
+    run = load(sample)
     steps = sorted(set(run.frame("steps", ranks=run.ranks[:1])["step"].tolist()))
+    assert len(steps) > 1
     together = idle_gaps_of(run, rank=run.ranks[0], steps=steps)
     apart = pd.concat([idle_gaps(run, rank=run.ranks[0], step=step) for step in steps], ignore_index=True)
     pd.testing.assert_frame_equal(together, apart)

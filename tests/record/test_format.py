@@ -90,14 +90,19 @@ def test_file_names_that_are_no_utf8_can_be_shown():
     assert sink.dropped[0].file == r"rank\udcff/\x1b[31m.csv"
 
 
-def test_what_is_lost_for_one_reason_in_one_file_is_told_once_with_its_sum():
-    sink, other = Sink(), Sink()
-    for count in (3, 4):
-        sink.drop("no time", count, "a.json", "kernels")
-        other.drop("no time", count, "a.json", "kernels")
-        other.drop("no time", count, "b.json", "kernels")
-    sink.absorb(other)
-    assert [(lost.file, lost.count) for lost in sink.dropped] == [("a.json", 14), ("b.json", 7)]
+def test_rows_lost_for_one_reason_in_one_file_are_told_once_with_their_sum():
+    sink = Sink()
+    for file in ("a.json", "b.json", "a.json"):
+        sink.drop("no time", 3, file, "kernels")
+        sink.drop("bytes behind the end", 1, file)
+    sink.sum_up_losses()
+    assert [(lost.what, lost.count, lost.file) for lost in sink.dropped] == [
+        ("no time", 6, "a.json"),
+        ("bytes behind the end", 1, "a.json"),
+        ("no time", 3, "b.json"),
+        ("bytes behind the end", 1, "b.json"),
+        ("bytes behind the end", 1, "a.json"),
+    ]
 
 
 def test_dropping_nothing_says_nothing_and_a_note_is_kept_once():

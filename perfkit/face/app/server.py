@@ -15,6 +15,7 @@ import os
 import socket
 import webbrowser
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,8 @@ def serve(
         _start_lab(port, access, start, _own_pages(project, read_only=read_only), open_browser=open_browser)
         return
     os.environ["PERFKIT_APP"] = "1"
+    with suppress(OSError):  # a kernel is confined to what is there, and could not make it
+        settings.cache_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
     raise_descriptor_limit()
     register_provisioner()
     App.clear_instance()

@@ -24,7 +24,7 @@ MAX_RATIO = 200
 _HARMLESS_BYTES = 256 * MIB
 _PIECE_BYTES = 64 * KIB
 _SMALL_BYTES = GIB
-"""Files up to this are kept by any system; asking what is free takes longer than to read the smallest."""
+"""Of files up to this nobody asks whether they fit: asking takes longer than to read the smallest."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -59,12 +59,13 @@ class Blocks:
         yield from blocks
 
     def _pieces(self, stream: RawIOBase, num_bytes: int, left: int = sys.maxsize) -> Iterator[bytes]:
-        is_kept = _is_kept(self._file)
+        is_kept, place = _is_kept(self._file), self._part.start
         while piece := stream.read(min(num_bytes, left)):
             left -= len(piece)
-            _advise(stream, stream.tell(), min(num_bytes, left), "POSIX_FADV_WILLNEED")
+            _advise(stream, place + len(piece), min(num_bytes, left), "POSIX_FADV_WILLNEED")
             if not is_kept:
-                _advise(stream, stream.tell() - len(piece), len(piece), "POSIX_FADV_DONTNEED")
+                _advise(stream, place, len(piece), "POSIX_FADV_DONTNEED")
+            place += len(piece)
             if self._on_read is not None:
                 self._on_read(len(piece))
             yield piece
@@ -110,8 +111,8 @@ def _is_kept(file: File) -> bool:
 
 def _advise(stream: RawIOBase, start: int, num_bytes: int, advice: str) -> None:
     """Say what comes next, so that it is read while what was read is decoded, or what is over; not all systems listen."""
-    if hasattr(os, "posix_fadvise"):
-        with contextlib.suppress(OSError):  # pipes and some network file systems
+    if num_bytes and hasattr(os, "posix_fadvise"):  # 0 would be all that follows
+        with contextlib.suppress(OSError):  # some network file systems
             os.posix_fadvise(stream.fileno(), start, num_bytes, getattr(os, advice))
 
 

@@ -371,3 +371,12 @@ def test_a_summary_whose_parts_do_not_add_up_is_named_with_its_database(copy: Pa
     (analysis,) = copy.glob("rank0*/**/analysis.db")
     edit(analysis, "UPDATE StepTraceTime SET stage = stage + 50")
     assert any(note.startswith("StepTraceTime of analysis.db: the parts do not add up") for note in load(copy).notes)
+
+
+def test_what_is_read_of_a_database_that_lacks_its_end_is_there_in_part(tmp_path: Path):
+    shutil.copytree(RUNS / "level1", tmp_path / "run")
+    for path in (tmp_path / "run").rglob("*.db"):
+        path.write_bytes(path.read_bytes()[:-1])
+    states = load(tmp_path / "run").frame("coverage").set_index(["part", "rank"])["state"]
+    for part in ("step times", "kernels", "collectives", "links"):
+        assert states[part].to_dict() == {0: "partial", 1: "partial"}, part

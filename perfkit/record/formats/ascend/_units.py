@@ -93,8 +93,11 @@ def has_counters(file: File) -> bool:
 
 
 def _header(file: File) -> list[str]:
-    first = re.split(r"[\r\n]", file.head.decode("utf-8-sig", "replace").lstrip("\r\n"), maxsplit=1)[0]
-    return [cell.strip() for cell in next(csv.reader([first]), [])]
+    first = file.head.decode("utf-8-sig", "replace").lstrip("\r\n").partition("\n")[0]
+    try:
+        return [cell.strip() for cell in next(csv.reader([first]), [])]
+    except csv.Error:  # who reads the rows says it
+        return []
 
 
 def _units(columns: list[str]) -> list[str]:

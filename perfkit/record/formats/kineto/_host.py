@@ -88,7 +88,7 @@ class HostSide:
 
 
 @dataclass
-class _Columns:
+class _HostColumns:
     """What is kept of the blocks read so far, in frames; `ends_inside` as `in_parts` asks for it."""
 
     device: Spool = field(default_factory=Spool)
@@ -108,7 +108,7 @@ class _Columns:
             self.operators.append(_operator_rows(done, rows))
             self.calls.append(_call_rows(done, rows))
 
-    def join(self, later: _Columns) -> None:
+    def join(self, later: _HostColumns) -> None:
         """Add what follows in the file."""
         for mine, theirs in ((self.device, later.device), (self.host, later.host)):
             for frame in theirs:
@@ -120,7 +120,7 @@ class _Columns:
 
 def read_host(file: File, steps: Sequence[Window]) -> HostSide:
     """The host side of one trace file with these steps; what every event needs waits in a temporary file if it is much."""
-    columns = _Columns()
+    columns = _HostColumns()
     for more in in_parts(file, _read_part, lambda num_bytes: None):
         columns.join(more)
     base_ns = base_ns_of(columns.head)
@@ -130,12 +130,12 @@ def read_host(file: File, steps: Sequence[Window]) -> HostSide:
     return HostSide((absolute(frame, base_ns) for frame in columns.host), launches.assign(step=_steps(executions, made, steps)))
 
 
-def _read_part(item: Item, report: workers.Report) -> _Columns:
+def _read_part(item: Item, report: workers.Report) -> _HostColumns:
     file, part = item
     reader: EventReader[Any] = EventReader(
         file, _EVENT, keys=HEAD_KEYS, on_read=lambda num_bytes: report(file.label, num_bytes), part=part
     )
-    columns = _Columns()
+    columns = _HostColumns()
     pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
     for events in reader:
         columns.take([event for event in events if type(event) is Span] + pairs.take(events))

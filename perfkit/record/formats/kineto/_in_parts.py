@@ -11,13 +11,13 @@ from perfkit.record.listing import File
 from perfkit.record.readers.parts import Part, parts_of
 
 
-class _Proves(Protocol):
+class _ProvesItsEnd(Protocol):
     @property
     def ends_inside(self) -> bytes:
         """The open brackets where a part ends, if all of it was read and says nothing of what comes next; else nothing."""
 
 
-Found = TypeVar("Found", bound=_Proves)
+Found = TypeVar("Found", bound=_ProvesItsEnd)
 Item = tuple[File, Part]
 
 

@@ -1,5 +1,7 @@
 """Equal kernels that take different times."""
 
+import dataclasses
+
 import pytest
 
 from perfkit.explain.diagnose.rules.jitter import RULE
@@ -22,3 +24,13 @@ def test_noise_of_five_percent_is_healthy_however_few_steps(steps: int):
 
 def test_two_steps_are_too_few():
     assert judged(RULE, Training(steps=2).run()).not_measured
+
+
+def test_where_the_short_steps_have_no_length_their_ratio_is_not_told():
+    run = Training(noise=0.1).run()
+    steps = run.frame("steps")
+    empty = steps["step"] < steps["step"].max()
+    run = dataclasses.replace(run, tables={**run.tables, "steps": steps.assign(duration_ns=steps["duration_ns"].mask(empty, 0))})
+    (found,) = judged(RULE, run).findings
+    assert "step_p90_over_p10" not in found.evidence
+    assert found.evidence["spread_of_equal_kernels_ratio"] == pytest.approx(0.1, rel=0.3)
