@@ -11,7 +11,6 @@ a column of objects or of type "Float64".
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import statistics
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOT_MEASURED = "–"
-LARGEST = 10_000
-"""From here on a number of a column is read more easily in the next larger unit, though others become small in it."""
+LARGEST_SIZE = 10_000
+"""From here on a size in a column is read more easily in the next larger unit: of memory it is the large parts that are asked for.
+Times keep the unit of their median, since what is short and frequent counts."""
 Prefixes = tuple[tuple[float, str], ...]
 
 _TIME: Prefixes = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
@@ -205,18 +205,17 @@ def listed(values: Mapping[str, Any], in_language: Callable[[str], str] = str) -
 def column(name: str, values: Sequence[Any]) -> tuple[str, float, int]:
     """Of a column: the unit in which it is shown, how much of the value's own unit one of it is, and the digits of its cells.
 
-    One prefix serves the whole column, so that its cells can be compared; it is that of the median, or a larger one where the
-    largest would be `LARGEST` and more, and of mere zeros the second largest (ms, GiB). Shares become percent.
+    One prefix serves the whole column, so that its cells can be compared; it is that of the median, of sizes a larger one where the
+    largest would be `LARGEST_SIZE` and more, and of mere zeros the second largest (ms, GiB). Shares become percent.
     """
     found = quantity(name)
     if found is None:
         return "", 1, 4 if name in _FACTORS else 3
     known = [abs(value) for value in values if isinstance(value, int | float) and value and math.isfinite(value)]
     typical = statistics.median(known) if known else found.prefixes[:2][-1][0]
-    largest = max(known, default=0)
-    steps = itertools.pairwise(found.prefixes)
-    wanted = (prefix for prefix, (smaller, _) in steps if typical >= prefix[0] or largest >= LARGEST * smaller)
-    size, unit = next(wanted, found.prefixes[-1])
+    if found.prefixes is _SIZE:  # the largest of them would be `LARGEST_SIZE` of the next smaller unit
+        typical = max(typical, 1024 * max(known, default=0) / LARGEST_SIZE)
+    size, unit = next(((size, unit) for size, unit in found.prefixes if typical >= size), found.prefixes[-1])
     return unit, size, found.digits
 
 
