@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.record.formats.kineto._columns import COUNTED_CATEGORY, LAUNCH_CATEGORIES, absolute, base_ns_of
-from perfkit.record.formats.kineto._events import HEAD_KEYS
+from perfkit.record.formats.kineto._in_parts import HEAD_KEYS
 from perfkit.record.listing import File
 from perfkit.record.placing import Marks
 from perfkit.record.readers.chrome_events import Span, event_of

@@ -20,17 +20,16 @@ import pandas as pd
 from perfkit.record import times, workers
 from perfkit.record.accounts import NO_DURATION, NO_START
 from perfkit.record.formats.kineto._columns import Arguments, Columns, absolute, as_one, base_ns_of, joined
-from perfkit.record.formats.kineto._in_parts import Item, in_parts
+from perfkit.record.formats.kineto._in_parts import Item, end_of, in_parts, reader_of
 from perfkit.record.listing import File
 from perfkit.record.readers import chrome_counters as chrome
 from perfkit.record.readers.chrome_events import AsyncBegin, AsyncEnd, Begin, End, Span, event_of
-from perfkit.record.readers.lexer import LOST_EVENTS, EventReader
-from perfkit.record.readers.pairs import NO_BEGINNING, NO_END, NO_TIME, Pairs
+from perfkit.record.readers.lexer import LOST_EVENTS
+from perfkit.record.readers.pairs import NO_BEGINNING, NO_END, NO_TIME
 from perfkit.record.readers.parts import WHOLE
 from perfkit.record.readers.spool import Spool
 from perfkit.record.steps import Window
 
-HEAD_KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo"})
 _CUT_SHARE = 0.1
 """A step in which executions stop sooner than in others by more than this share of it was not recorded whole."""
 _LOST_BEFORE = (LOST_EVENTS, NO_END, NO_BEGINNING, NO_TIME)
@@ -142,22 +141,19 @@ def _whole_steps(steps: list[Window], starts_ns: npt.NDArray[np.int64]) -> tuple
 
 
 def _read_part(item: Item, report: workers.Report) -> Columns:
-    file, part = item
-    reader: EventReader[Any] = EventReader(
-        file, _EVENT, keys=HEAD_KEYS, on_read=lambda num_bytes: report(file.label, num_bytes), part=part
-    )
+    reader, pairs = reader_of(item, _EVENT, report)
     columns = Columns()
-    pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
     for events in reader:
         types = [*map(type, events)]
         columns.take([*compress(events, map(operator.is_, types, repeat(Span))), *pairs.take(events)])
         columns.count([*compress(events, map(_SAMPLED.__contains__, types))])
         del events  # so that one block of events is alive at a time, not two
-    columns.ends_inside = reader.open if pairs.settled and not reader.lost else b""
+    columns.ends_inside = end_of(reader, pairs)
     columns.take(pairs.rest())
     columns.lost += reader.lost + pairs.lost
     columns.head, columns.damage = reader.head, reader.damage
     columns.num_events, columns.repaired = reader.num_events, reader.repaired
+    _, part = item
     if part != WHOLE:  # one frame costs those who go through them less than one a block
         columns.device, columns.counters, columns.beside = map(as_one, (columns.device, columns.counters, columns.beside))
     return columns

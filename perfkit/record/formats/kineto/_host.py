@@ -30,15 +30,12 @@ from perfkit.record.formats.kineto._columns import (
     labels,
     texts,
 )
-from perfkit.record.formats.kineto._events import HEAD_KEYS
-from perfkit.record.formats.kineto._in_parts import Item, in_parts
+from perfkit.record.formats.kineto._in_parts import Item, end_of, in_parts, reader_of
 from perfkit.record.listing import File
 from perfkit.record.placing import NO_CORRELATION, LaunchOrder, Marks
 from perfkit.record.readers import host as _host
 from perfkit.record.readers import kinds
 from perfkit.record.readers.chrome_events import AsyncBegin, AsyncEnd, Begin, End, Span, event_of
-from perfkit.record.readers.lexer import EventReader
-from perfkit.record.readers.pairs import Pairs
 from perfkit.record.readers.parts import WHOLE
 from perfkit.record.readers.spool import Spool
 from perfkit.record.steps import Window
@@ -131,18 +128,15 @@ def read_host(file: File, steps: Sequence[Window]) -> HostSide:
 
 
 def _read_part(item: Item, report: workers.Report) -> _HostColumns:
-    file, part = item
-    reader: EventReader[Any] = EventReader(
-        file, _EVENT, keys=HEAD_KEYS, on_read=lambda num_bytes: report(file.label, num_bytes), part=part
-    )
+    reader, pairs = reader_of(item, _EVENT, report)
     columns = _HostColumns()
-    pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
     for events in reader:
         columns.take([event for event in events if type(event) is Span] + pairs.take(events))
         del events  # so that one block of events is alive at a time, not two
-    columns.ends_inside = reader.open if pairs.settled and not reader.lost else b""
+    columns.ends_inside = end_of(reader, pairs)
     columns.take(pairs.rest())
     columns.head = reader.head
+    _, part = item
     if part != WHOLE:  # one frame costs those who go through them less than one a block
         columns.device, columns.host = map(as_one, (columns.device, columns.host))
         columns.operators, columns.calls = ([stacked(frames)] if frames else [] for frames in (columns.operators, columns.calls))

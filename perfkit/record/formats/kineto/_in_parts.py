@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from perfkit.record import workers
 from perfkit.record.listing import File
+from perfkit.record.readers.chrome_events import AsyncBegin, AsyncEnd, Begin, End, Span
+from perfkit.record.readers.lexer import EventReader
+from perfkit.record.readers.pairs import Pairs
 from perfkit.record.readers.parts import Part, parts_of
+
+HEAD_KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo"})
 
 
 class _ProvesItsEnd(Protocol):
@@ -46,3 +51,17 @@ def in_parts(file: File, read: Callable[[Item, workers.Report], Found], on_read:
     if refuted is not None:  # the processes have ended, and what they read ahead counts for nothing
         report("", refuted.start - said)
         yield read((file, Part(refuted.start, last.stop, refuted.inside)), report)
+
+
+def reader_of(item: Item, event_type: Any, report: workers.Report) -> tuple[EventReader[Any], Pairs]:
+    """What reads the events of a part, and what makes one span of the two events in which some are written."""
+    file, part = item
+    reader: EventReader[Any] = EventReader(
+        file, event_type, keys=HEAD_KEYS, on_read=lambda num_bytes: report(file.label, num_bytes), part=part
+    )
+    return reader, Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
+
+
+def end_of(reader: EventReader[Any], pairs: Pairs) -> bytes:
+    """What a part says of its end (`ends_inside`) once its last block was taken, and before `pairs.rest`."""
+    return reader.open if pairs.settled and not reader.lost else b""
