@@ -30,7 +30,7 @@ from tests.notebook_format import pages
 LIMIT_BYTES = 200 * 10**6
 GONE_S = 30.0
 DRAWN_S = 300.0
-KERNEL_ID = "JSON.parse(document.getElementById('jupyter-config-data').textContent).kernelId"
+KERNEL_ID = "perfkitPage.kernel.then(({ id }) => id)"
 FAILED = "[...document.querySelectorAll('[data-state=error], .cell-error, #ended:not([hidden])')].map(node => node.innerText)"
 
 

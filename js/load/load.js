@@ -3,7 +3,6 @@ import { loadModule } from "../src/load_module.js";
 
 export default {
   initialize({ model }) {
-    window.perfkitPage?.managedBy(model.widget_manager);
     // From here on the model hears the kernel. A panel that was busy meanwhile has said things to nobody.
     model.send({ type: "catch-up" });
     loadModule(model, "widgets");

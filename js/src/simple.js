@@ -107,8 +107,20 @@ function withoutValues(search, values) {
   return query.size ? `?${query}` : "";
 }
 
-/** Keeps the trait `values` and the address's hash equal; the visitor's address wins when the page opens. */
+/** Keeps the trait `values` and the address's hash equal, once all are there that may have a value; the visitor's address wins. */
 function followAddress(model) {
+  let stop = () => {};
+  let stopped = false;
+  (window.perfkitPage?.whole ?? Promise.resolve()).then(() => {
+    if (!stopped) stop = keepAddress(model);
+  });
+  return () => {
+    stopped = true;
+    stop();
+  };
+}
+
+function keepAddress(model) {
   const read = (hash) => Object.fromEntries(new URLSearchParams(hash.slice(1)));
   // What the event says, not what stands there by now: an answer to an older address may have been written over a newer one.
   const fromEvent = (event) => follow(new URL(event.newURL).hash);

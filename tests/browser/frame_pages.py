@@ -80,14 +80,18 @@ PANEL = Panel(
 PanelView(PANEL, name="states")
 """
 
+LATER = ("import time", *["time.sleep(0.2)"] * 15, "import ipywidgets\nipywidgets.IntSlider()")
+"""Cells of a page that takes a while; between two of them the kernel answers."""
+
 HEADER = "from perfkit import widgets\nwidgets.header()"
 
 
 def write_pages(folder: Path) -> Path:
-    """Four pages in `folder`."""
+    """Five pages in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder, "00_start_here", "# Where am I?\n\nSome words.", HEADER, "widgets.next_pages('11', p11='because')")
     _write(folder, "11_ranks", "# How long is every rank?", HEADER, RANKS)
+    _write(folder, "13_slow", "# What is seen before all is computed?", RANKS, *LATER)
     _write(folder, "12_states", "# Which states are there?", STATES)
     _write(folder, "20_bare", "# What is there without a widget?", "1 / 0")
     return folder

@@ -122,30 +122,43 @@ def test_a_failing_cell_shows_a_sentence_and_no_traceback(page, server):
     assert "ZeroDivisionError" not in page.content()
 
 
-VOILA_STOPS_WAITING = """
-const later = window.setTimeout, held = [], now = Date.now.bind(Date);
-let leap = 0;
-Date.now = () => now() + leap;
-window.setTimeout = (f, ms, ...rest) => (ms === 100 && !leap ? (held.push(() => f(...rest)), -1) : later(f, ms, ...rest));
-const watch = setInterval(() => {
-  if (!globalThis.__perfkitModules?.widgets) return;
-  clearInterval(watch);
-  later(() => { leap = 5000; held.forEach((f) => f()); }, 1500);
-}, 20);
+LOST = """
+const Socket = WebSocket, opened = window.channels = [];
+window.WebSocket = class extends Socket {
+  constructor(address, protocol) {
+    super(address, protocol);
+    if (address.includes("/channels")) opened.push(this);
+  }
+};
 """
-"""Holds the timer with which Voila looks for a widget every 100 ms until all widgets have come and its two seconds are over."""
+"""Keeps the connections that a page has to its kernel, so that they can be cut."""
 
 
-def test_widgets_that_come_when_voila_stops_waiting_are_drawn_all_the_same(browser, server):
-    page, said = browser.new_page(), []
-    page.on("console", lambda message: said.append(message.text))
-    page.add_init_script(VOILA_STOPS_WAITING)
+def test_a_connection_to_the_kernel_that_is_lost_is_made_again_and_nothing_that_was_said_meanwhile_is(page, server):
+    page.add_init_script(LOST)
     page.goto(f"{server.url}11_ranks")
     wait_ready(page)
-    assert any("widget model not found" in text for text in said)
-    expect(sentence(page)).to_have_text("8 ranks, picked none.")
-    expect(page.locator(f"{RANKS} .pk-plot .mark-rect path")).to_have_count(8)
-    page.close(run_before_unload=True)
+    slider = page.get_by_role("slider", name="Ranks")
+    slider.focus()
+    page.evaluate("channels[0].close()")
+    slider.press("ArrowRight")
+    expect(sentence(page)).to_have_text("9 ranks, picked none.")
+    assert page.evaluate("channels.length") == 2
+    slider.press("ArrowRight")
+    expect(sentence(page)).to_have_text("10 ranks, picked none.")
+    page.reload()
+    wait_ready(page)
+    assert page.evaluate("channels.length") == 1, "a page that is left connects no more"
+
+
+def test_a_view_is_drawn_while_later_cells_are_computed(page, server):
+    page.goto(f"{server.url}13_slow", wait_until="commit")
+    expect(sentence(page).first).to_have_text("8 ranks, picked none.")
+    assert page.evaluate("document.readyState") == "loading"
+    assert page.evaluate("document.documentElement.dataset.perfkitReady") is None
+    wait_ready(page)
+    assert page.evaluate("document.documentElement.dataset.perfkitReady") == "2"
+    expect(page.locator("[data-widget]").nth(1)).to_have_text(re.compile("not one of perfkit's"))
 
 
 def test_a_slider_moved_by_keyboard_changes_sentence_figure_table_and_address(ranks):
@@ -388,7 +401,7 @@ def test_a_page_left_before_it_was_drawn_leaves_no_kernel(browser, server):
 def test_an_ended_kernel_is_said_and_the_page_reopens_as_it_was(page, server):
     page.goto(f"{server.url}11_ranks#n=4")
     wait_ready(page)
-    kernel_id = page.evaluate("JSON.parse(document.getElementById('jupyter-config-data').textContent).kernelId")
+    kernel_id = page.evaluate("perfkitPage.kernel.then(({ id }) => id)")
     request = urllib.request.Request(f"{server.url}voila/api/shutdown/{kernel_id}", method="POST", data=b"")
     assert urllib.request.urlopen(request, timeout=20).status == 204
     expect(page.locator("#ended")).to_be_visible(timeout=30_000)

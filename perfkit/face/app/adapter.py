@@ -27,7 +27,8 @@ from voila.tornado.treehandler import TornadoVoilaTreeHandler
 from voila.voila_identity_provider import VoilaIdentityProvider
 
 Route = tuple[Any, ...]
-_FILES = re.compile("contents|/files/|/templates/")
+_OF_LAB = re.compile("contents|/files/|/templates/|/static/|/themes/|/labextensions/|/api/kernels/[^/]*$")
+"""Routes of Voila for JupyterLab's front end, which the pages do without, and for arbitrary files."""
 _HEARTBEAT = "voila_heartbeat"
 
 
@@ -78,7 +79,7 @@ def templates_of(handler: JupyterHandler) -> Any:
 
 
 class PageServer(Voila):  # type: ignore[misc]
-    """Voila's server with other templates and routes, and without those that list or render arbitrary files."""
+    """Voila's server with other templates and routes, and without those of JupyterLab's front end and of arbitrary files."""
 
     config_file_paths: list[str] = []  # noqa: RUF012  a trait's value: a user's own Voila settings are for other servers
     templates: Path
@@ -106,7 +107,7 @@ class PageServer(Voila):  # type: ignore[misc]
         """Voila's routes as they are wanted, after our own."""
         kept = []
         for route, handler, *arguments in super().init_handlers():
-            if not issubclass(handler, TornadoVoilaTreeHandler) and not _FILES.search(route):
+            if not issubclass(handler, TornadoVoilaTreeHandler) and not _OF_LAB.search(route):
                 own = next((own for own in self.own_handlers if issubclass(own, handler)), None)
                 own = own or type(handler.__name__, (self.errors, handler), {})
                 kept.append((self.at(self.page_path) if handler is TornadoVoilaHandler else route, own, *arguments))

@@ -17,7 +17,6 @@ import psutil
 import tornado.web
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
-from jupyter_server.services.kernels.handlers import KernelHandler as JupyterKernelHandler
 from tornado.iostream import StreamClosedError
 from tornado.log import access_log
 from tornado.websocket import WebSocketHandler
@@ -38,6 +37,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 ASSETS = {
     "page.css": PACKAGE / "app" / "static" / "page.css",
     "page.js": PACKAGE / "app" / "static" / "page.js",
+    "client.js": PACKAGE / "app" / "static" / "client.js",
     "icon.svg": PACKAGE / "app" / "static" / "icon.svg",
     "widgets.css": PACKAGE / "widgets" / "_widgets.css",
     "widgets.js": PACKAGE / "widgets" / "_widgets.js",
@@ -259,10 +259,6 @@ class ChannelsHandler(PlainErrors, ChannelsRequest):
         """Send every message at once: else an answer waits until the browser has confirmed the small one before it, for 40 ms."""
         self.set_nodelay(True)
         await super().open(kernel_id)
-
-
-class KernelHandler(PlainErrors, JupyterKernelHandler):
-    """/api/kernels/ID: whether a kernel is there, for the page's own script."""
 
 
 class AssetHandler(tornado.web.StaticFileHandler):

@@ -62,7 +62,6 @@ REFUSED = (
     b"Content-Length: %d\r\n\r\n%s" % (len(_NO_ROOM), _NO_ROOM)
 )
 TEMPLATES = Path(__file__).parent / "templates"
-WIDGET_EXTENSIONS = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
 
 
 def serve(
@@ -148,7 +147,7 @@ class App(PageServer):
     templates = TEMPLATES
     page_path = r"(\d\d_[a-z0-9_]+)"
     errors = handlers.PlainErrors
-    own_handlers = (handlers.PageHandler, handlers.ShutdownHandler, handlers.ChannelsHandler, handlers.KernelHandler)
+    own_handlers = (handlers.PageHandler, handlers.ShutdownHandler, handlers.ChannelsHandler)
 
     def own_routes(self) -> list[Route]:
         """What Voila has not."""
@@ -268,7 +267,7 @@ def _configuration(port: int, access: Access, start: Start, *, shared: bool) -> 
                 "allow_template_override": "NO",
                 "allow_theme_override": "NO",
                 "file_allowlist": [],
-                "extension_allowlist": WIDGET_EXTENSIONS,
+                "extension_allowlist": [],
                 "multi_kernel_manager_class": "perfkit.face.app.kernels.PageKernels",
                 "kernel_spec_manager_class": OwnKernels,
                 "page_config_hook": _page_config,

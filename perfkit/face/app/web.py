@@ -30,16 +30,16 @@ HEADERS: Mapping[str, str] = {
 
 
 def page_policy(nonce: str, host: str) -> str:
-    """The policy of a page: everything from this server; inline scripts only with `nonce`, modules of widgets from blobs.
+    """The policy of a page: everything from this server; inline scripts only with `nonce`.
 
     Style attributes cannot be told apart (charts and widgets set them); they can request nothing but pictures of this server. The
-    chart library and the widget manager compile expressions, for which browsers have one switch ('unsafe-eval').
+    chart library compiles expressions, for which browsers have one switch ('unsafe-eval').
     """
     sockets = f" ws://{host} wss://{host}" if _HOST.fullmatch(host) else ""  # some browsers do not count them to 'self'
     return "; ".join(
         (
             "default-src 'self'",
-            f"script-src 'self' 'nonce-{nonce}' blob: 'unsafe-eval'",
+            f"script-src 'self' 'nonce-{nonce}' 'unsafe-eval'",
             "style-src 'self' 'unsafe-inline'",
             "img-src 'self' data: blob:",
             "font-src 'self' data:",

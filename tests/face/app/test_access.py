@@ -145,7 +145,7 @@ def answer(opener: urllib.request.OpenerDirector, url: str, data: bytes | None =
 @pytest.mark.slow
 def test_without_the_token_there_is_only_the_field_for_it(server):
     nobody = urllib.request.build_opener()
-    for path in ("", "00_start_here", "perfkit/health", "api/kernels/11111111-1111-1111-1111-111111111111"):
+    for path in ("", "00_start_here", "perfkit/health", "api/kernels/11111111-1111-1111-1111-111111111111/channels"):
         status, url, text = answer(nobody, f"{server.url}{path}")
         assert status == 403 or "/team/perfkit/login?next=" in url, path
         assert server.project.name not in text

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-_KERNEL_ID = re.compile(rb'"kernelId": "([0-9a-f-]{36})"')
+_KERNEL_ID = re.compile(rb'perfkitPage.started\("([0-9a-f-]{36})"\)')
 WAYS = ("beacon", "together", "sockets", "crash")
 """How a page is left: its end message before its sockets, at the same moment, sockets alone, without any handshake."""
 

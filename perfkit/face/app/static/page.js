@@ -1,14 +1,12 @@
-// The frame of a page: theme, rail, loading state, and what happens when the page or its kernel ends. Runs before Voila's script.
+// The frame of a page: theme, rail, loading state, and what happens when the page or its kernel ends. Runs before its widgets' script.
 (() => {
   const root = document.documentElement;
-  const WIDGET_VIEW = "application/vnd.jupyter.widget-view+json";
-  const places = new Map(); // the element that a widget is put into, to the id of its model
   let kernelId = null;
-  let manager = null;
   let leaving = false;
-
-  // Voila's script calls these; the page shows itself as it arrives, so there is nothing to do.
-  window.voila_heartbeat = window.voila_finish = window.display_cells = window.update_loading_text = () => {};
+  let isWhole = false;
+  let tellKernel, tellWhole;
+  const kernel = new Promise((resolve) => (tellKernel = resolve));
+  const whole = new Promise((resolve) => (tellWhole = resolve));
 
   // The address: what stands after # is for the page alone, and a kernel that begins without it draws something else first ------
 
@@ -41,34 +39,37 @@
     /** The kernel runs: from now on, leaving the page ends it. */
     started(id) {
       kernelId = id;
+      tellKernel({ base: base(), id });
       holdPresence();
     },
 
-    /** All cells have arrived; Voila's script follows. */
+    /** Resolves to the address of the server and the kernel's id, once it runs. */
+    kernel,
+
+    /** All cells have arrived. */
     complete() {
-      for (const script of document.querySelectorAll('script[type="application/vnd.voila.cell-output+json"]')) {
-        const view = JSON.parse(script.textContent).data[WIDGET_VIEW];
-        if (view) places.set(script.parentElement, view.model_id);
-      }
-      if (places.size) return;
+      isWhole = true;
+      tellWhole();
+      if (expectedViews()) return;
       root.setAttribute("data-perfkit-ready", "0");
       hideStarting();
     },
 
-    /**
-     * Voila waits two seconds for a widget's model. If that time ends in the moment in which the models arrive, it says "model not
-     * found" and leaves it at that. They are all there by then, and are drawn after all.
-     */
-    managedBy(own) {
-      if (manager || !own) return;
-      manager = own;
-      new MutationObserver(drawGivenUp).observe(document.getElementById("content"), { subtree: true, attributeFilter: ["class"] });
-      drawGivenUp();
-      followPanels();
-    },
+    /** Resolves when all cells have arrived: what stands in the address is for widgets that may yet come. */
+    whole,
 
     /** How many widgets this page has, for js/src/ready.js. */
-    expectedViews: () => places.size,
+    expectedViews,
+
+    /** Whether somebody is there, and the kernel too. */
+    isHere: () => !leaving,
+
+    /** A widget is shown: a panel gets back what it had. */
+    shows(model) {
+      if (model.get("kind") !== "panel") return;
+      panels.push(model);
+      giveBack(model, kept[model.get("name")]);
+    },
 
     /** On the page of a full house: try again when there is room. */
     waitForRoom() {
@@ -83,7 +84,11 @@
     },
   };
 
-  const base = () => (document.body.dataset.baseUrl || "/").replace(/voila\/$/, "");
+  const base = () => document.body.dataset.baseUrl || "/";
+
+  function expectedViews() {
+    return isWhole ? document.querySelectorAll("[data-widget]").length : Infinity;
+  }
 
   /** What the server says of itself; `locked` if it does not know this browser any more, null if it does not answer. */
   async function getHealth() {
@@ -98,9 +103,15 @@
 
   // Leaving ------------------------------------------------------------------
 
+  function endKernel() {
+    if (kernelId) navigator.sendBeacon(`${base()}voila/api/shutdown/${kernelId}`);
+  }
+
+  // A page is hidden only once the next one has answered, which may have to wait for the room that this one takes.
+  addEventListener("beforeunload", endKernel);
   addEventListener("pagehide", () => {
     leaving = true;
-    if (kernelId) navigator.sendBeacon(`${base()}voila/api/shutdown/${kernelId}`);
+    endKernel();
   });
   // A page taken back from the browser's memory has no kernel any more.
   addEventListener("pageshow", (event) => event.persisted && location.reload());
@@ -171,17 +182,6 @@
     }
   })();
 
-  /** Panels in the order of the page; each gets back what it had once it shows its controls. */
-  async function followPanels() {
-    for (const id of places.values()) {
-      while (!manager.has_model(id)) await new Promise((resolve) => setTimeout(resolve, 100));
-      const model = await manager.get_model(id);
-      if (model.get("kind") !== "panel") continue;
-      panels.push(model);
-      giveBack(model, kept[model.get("name")]);
-    }
-  }
-
   function giveBack(model, choices) {
     if (!choices) return;
     const controls = model.get("controls");
@@ -202,20 +202,6 @@
     document.getElementById("starting")?.remove();
   }
   document.addEventListener("perfkit:begun", hideStarting, { once: true });
-
-  function drawGivenUp() {
-    for (const [place, id] of places) {
-      const output = place.querySelector(":scope > .jp-OutputArea-output.jupyter-widgets");
-      if (output) drawAfterAll(output, id);
-    }
-  }
-
-  async function drawAfterAll(output, id) {
-    output.classList.remove("jupyter-widgets");
-    while (!manager.has_model(id)) await new Promise((resolve) => setTimeout(resolve, 100)); // on a busy machine it is still on its way
-    const view = await manager.create_view(await manager.get_model(id));
-    output.replaceChildren(view.el);
-  }
 
   /** For the server, a year long, on this app only. */
   function remember(name, value) {
