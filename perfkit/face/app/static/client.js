@@ -122,11 +122,20 @@ class Kernel {
     this.#socket.addEventListener("close", () => window.perfkitPage.isHere() && setTimeout(() => this.#connect(), RETRY_MS));
   }
 
-  /** Asks for the widgets that there are: they were made before anybody listened, or changed while nobody did. */
   #greet() {
+    this.ask();
+    for (const said of this.#waiting.splice(0)) this.#socket.send(said);
+  }
+
+  /** Whether a view waits for a widget that the kernel has not told. */
+  get isAwaited() {
+    return this.#awaited.size > 0;
+  }
+
+  /** Asks for the widgets that there are: they were made before anybody listened, or changed while nobody did. */
+  ask() {
     this.#say("comm_open", { comm_id: this.#control, target_name: "jupyter.widget.control", data: {} }, [], { version: "1.0.0" });
     this.#say("comm_msg", { comm_id: this.#control, data: { method: "request_states" } });
-    for (const said of this.#waiting.splice(0)) this.#socket.send(said);
   }
 
   #say(type, content, parts = [], metadata = {}) {
@@ -185,7 +194,11 @@ function draw({ base, id }) {
   };
   new MutationObserver(drawArrived).observe(document.getElementById("content"), { childList: true });
   drawArrived();
-  window.perfkitPage.whole.then(drawArrived);
+  window.perfkitPage.whole.then(() => {
+    drawArrived();
+    // A kernel in which a thread makes a widget while it counts them fails to answer.
+    const again = setInterval(() => (kernel.isAwaited ? kernel.ask() : clearInterval(again)), RETRY_MS);
+  });
 }
 
 window.perfkitPage.kernel.then(draw);
