@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -67,6 +68,13 @@ def pages(folder: Path | None = None) -> tuple[Page, ...]:
 
 
 def _first_heading(path: Path) -> str | None:
+    """Read once: a page asks for the titles of all several times, as does the server for each page."""
+    state = path.stat()
+    return _heading_in(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=256)
+def _heading_in(path: Path, _mtime_ns: int, _size_bytes: int) -> str | None:
     cells = json.loads(path.read_text(encoding="utf-8")).get("cells", [])
     for cell in cells:
         for line in "".join(cell.get("source", "")).splitlines():

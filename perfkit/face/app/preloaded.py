@@ -28,7 +28,7 @@ from typing import Any
 from perfkit.core import catalog, settings
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
-from perfkit.core.resources import data_folder, notebooks_folder
+from perfkit.core.resources import data_folder, notebooks_folder, pages
 from perfkit.face.app.navigation import ROOT_PAGE
 
 MAX_REQUEST_BYTES = 2**20
@@ -117,6 +117,7 @@ def preload() -> None:
 def prepared() -> Iterator[Callable[[], object]]:
     """What a fork finds done, task by task: what any page does once, and the imports of the others. No task knows a visitor."""
     yield _predict_and_draw
+    yield partial(pages, settings.pages_folder())
     for name in (*imported_by_pages(), *_ONCE_ASKED):
         yield partial(importlib.import_module, name)
     yield partial(constants, "perfkit.config.lint.checks", "CHECK")
