@@ -122,7 +122,7 @@ class ClusterJudgement:
 
     def told(self) -> tuple[str, ...]:
         """Ranks, links and balance in a sentence each, as one text; then the stages, and what could not be judged."""
-        said = (self._ranks_told(), self._clocks_told(), self._links_told(), self._balance_told())
+        said = (self._ranks_told(), self._clocks_told(), self._links_told(), self._balance_told() or waits_told(self.stages))
         return (joined(said), stages_told(self.stages), *self._notes())
 
     def to_frame(self) -> pd.DataFrame:
@@ -201,8 +201,19 @@ def judge_cluster(run: Run, *, z_limit: float = Z_LIMIT, persistence: float = PE
     return ClusterJudgement(run=run, case=case, stages=stragglers.stages(case.steps), diagnosis=found)
 
 
+def waits_told(stages: pd.DataFrame) -> str:
+    """Which of several stages of `stragglers.stages` waits most for the others, in words; "" if none does, or nothing says it."""
+    rows: list[dict[Any, Any]] = stages.to_dict("records")
+    waiting = [row for row in rows if not pd.isna(row["bubble_ns"]) and row["bubble_ns"] > 0]
+    if len(rows) == 1 or not waiting:
+        return ""
+    row = max(waiting, key=lambda row: int(row["bubble_ns"]))
+    form = "Stage {stage} waits {bubble_ns} of its {step_ns} for others."
+    return say(form, stage=_stage(row), bubble_ns=row["bubble_ns"], step_ns=row["step_ns"])
+
+
 def stages_told(stages: pd.DataFrame) -> str:
-    """The mean step of the stages of `stragglers.stages`, who waits for others, and what they compute, in words."""
+    """The mean step of the stages of `stragglers.stages`, and what they compute, in words."""
     rows: list[dict[Any, Any]] = stages.to_dict("records")
     if len(rows) == 1:
         (row,) = rows
@@ -218,9 +229,6 @@ def stages_told(stages: pd.DataFrame) -> str:
     said = [
         say("{num} stages, mean step as their own ranks recorded it: {stages}.", num=str(len(rows)), stages=joined(parts, ", "))
     ]
-    if waiting := [row for row in rows if not pd.isna(row["bubble_ns"]) and row["bubble_ns"] > 0]:
-        row = max(waiting, key=lambda row: int(row["bubble_ns"]))
-        said.append(say("Stage {stage} waits {bubble_ns} of it for others.", stage=_stage(row), bubble_ns=row["bubble_ns"]))
     if computing := [format_ns(row["computing_ns"]) for row in told if not pd.isna(row["computing_ns"])]:
         said.append(say("Mean computing: {times}.", times=" / ".join(computing)))
     return joined(said)

@@ -50,11 +50,11 @@ def way_from_a_to_b(found: Comparison) -> alt.LayerChart | None:
     largest_ns = max(float(found.total_a or 0), float(found.total_b or 0)) / factor
     unit, scale = ("s", NS_PER_S * factor) if largest_ns >= NS_PER_S else ("ms", NS_PER_MS * factor)
     frame = pd.DataFrame([{"path": part.path, "a": part.a, "b": part.b} for part in found.parts])
-    return waterfall(waterfall_rows(frame, scale=scale), unit=unit)
+    return waterfall(waterfall_rows(frame, scale=scale, unit=unit), unit=unit)
 
 
-def waterfall_rows(parts: pd.DataFrame, *, scale: float) -> Rows:
-    """The data set of `waterfall`: `parts` has `path`, `a`, `b`; amounts are divided by `scale`.
+def waterfall_rows(parts: pd.DataFrame, *, scale: float, unit: str) -> Rows:
+    """The data set of `waterfall`: `parts` has `path`, `a`, `b`; amounts are divided by `scale`, which gives them in `unit`.
 
     Parts that change by less than `UNCHANGED` of the larger total are drawn together as the last step.
     """
@@ -68,18 +68,18 @@ def waterfall_rows(parts: pd.DataFrame, *, scale: float) -> Rows:
     if len(rest):
         name = str(rest["path"].iloc[0]) if len(rest) == 1 else f"{len(rest)} parts that hardly change"
         drawn.append((name, float(rest["a"].sum()), float(rest["b"].sum())))
-    steps = [_step("a", (0.0, first), first, first)]
+    steps = [_step("a", (0.0, first), first, first, unit)]
     at, smallest = first, 1e-9 * max(first, last)
     for name, a, amount in drawn:
         # Sums of floats differ in their last digits; that is no change.
         b = a if abs(amount - a) < smallest else amount
-        steps.append(_step(name, (at, at + b - a), a, b))
+        steps.append(_step(name, (at, at + b - a), a, b, unit))
         at += b - a
-    steps.append(_step("b", (0.0, last), last, last))
+    steps.append(_step("b", (0.0, last), last, last, unit))
     return {"steps": [{**row, "order": order} for order, row in enumerate(steps)]}
 
 
-def _step(path: str, place: tuple[float, float], a: float, b: float) -> dict[str, Any]:
+def _step(path: str, place: tuple[float, float], a: float, b: float, unit: str) -> dict[str, Any]:
     start, end = place
     total = path in ("a", "b")
     return {
@@ -91,7 +91,7 @@ def _step(path: str, place: tuple[float, float], a: float, b: float) -> dict[str
         "a": a,
         "b": b,
         "delta": b - a,
-        "label": significant(end, 4) if total else f"{'+' if b > a else ''}{significant(b - a)}",
+        "label": f"{significant(end, 4) if total else ('+' if b > a else '') + significant(b - a)} {unit}",
     }
 
 

@@ -80,7 +80,9 @@ def rank_bar_rows(bars: Sequence[dict[str, Any]], limit_bytes: int | None) -> Ro
             "peak": outer / GIB,
             "room": None if bar["headroom_bytes"] is None else bar["headroom_bytes"] / GIB,
         }
-        likely = {name: None if bar[f"{name}_bytes"] is None else bar[f"{name}_bytes"] / GIB for name in ("low", "high")}
+        # What fits or not is the peak with its gaps, which grow with what is in use.
+        to_peak = outer / inner / GIB if inner else 0.0
+        likely = {name: None if bar[f"{name}_bytes"] is None else bar[f"{name}_bytes"] * to_peak for name in ("low", "high")}
         found.append({**common, **likely, "kind": first, "start": 0, "end": inner / GIB, "gib": inner / GIB})
         if outer > inner:
             gap = {

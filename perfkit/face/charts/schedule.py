@@ -92,9 +92,9 @@ def picture_height(num_stages: int) -> int:
 def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_seconds: bool) -> alt.LayerChart:
     y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
     clock = f"datum.value + (datum.value > {_CUT}.start_ms ? {_CUT}.duration_ms : 0)"
-    axis = alt.Axis(title="time (ms)", labelExpr=f"format({clock}, ',')", labelBound=True)
-    if in_seconds:
-        axis = alt.Axis(title="time (s)", labelExpr=f"format(({clock}) / 1000, ',')", labelBound=True)
+    left_out_here = f"datum.value > {_CUT}.start_ms && datum.value < {_CUT}.end_ms - {_CUT}.duration_ms"  # no time of its own
+    unit, shown = ("s", f"({clock}) / 1000") if in_seconds else ("ms", clock)
+    axis = alt.Axis(title=f"time ({unit})", labelExpr=f"{left_out_here} ? '' : format({shown}, ',')", labelBound=True)
     x = alt.X("from_ms:Q", axis=axis, scale=alt.Scale(nice=False, zero=True))
     lanes = _placed("lanes").mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("until_ms:Q"), y=y)
     left_out = (

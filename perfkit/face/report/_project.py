@@ -169,7 +169,7 @@ def _change(row: Row, breakdowns: Mapping[int, Breakdown | None]) -> Iterator[Pa
     taken, takes = (format_ns(int(found.total)) for found in (before, after))
     sentence = f"The step of round {row['parent']} (a) took {taken}, that of round {row['number']} (b) {takes}."
     drawing = Drawing(
-        waterfall(waterfall_rows(frame, scale=float(NS_PER_MS)), unit="ms"),
+        waterfall(waterfall_rows(frame, scale=float(NS_PER_MS), unit="ms"), unit="ms"),
         title=f"From round {row['parent']} to round {row['number']}",
         alt=sentence,
         sources=(str(before.source), str(after.source)),

@@ -58,7 +58,8 @@ def test_graphs_have_operators_and_no_waterfall():
 
 def test_the_rows_of_a_waterfall_leave_out_what_stayed():
     parts = pd.DataFrame({"path": ["x", "y"], "a": [1, 0], "b": [3, 0]})
-    assert [row["path"] for row in waterfall_rows(parts, scale=1)["steps"]] == ["a", "x", "b"]
+    rows = waterfall_rows(parts, scale=1, unit="ms")["steps"]
+    assert [(row["path"], row["label"]) for row in rows] == [("a", "1.000 ms"), ("x", "+2.00 ms"), ("b", "3.000 ms")]
 
 
 def test_files_called_alike_in_every_round_are_told_apart():

@@ -156,7 +156,8 @@ def problem_of_plan(plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: f
 
 
 def _kept_as_it_is(plan: Plan, select: Sequence[str]) -> Iterator[str]:
-    yield say("select repeats {operators}", operators=", ".join(select))
+    # Patterns stand there with their dots escaped; who reads them wants the names.
+    yield say("select repeats {operators}", operators=", ".join(select).replace("\\.", "."))
     if plan.recompute.attention_core:
         yield say("the core of attention is computed again in every layer, as in the plan")
     if any(map(any, plan.recompute.swapped_layers)):
