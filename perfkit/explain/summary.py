@@ -83,7 +83,8 @@ def _ranks(run: Run, steps: pd.DataFrame) -> list[dict[str, Any]]:
                 "bubble_ns": _int(row["bubble_ns"]),
             }
         )
-    return [{"rank": rank, "pipeline_stage": _stage(run, rank, steps), "steps": rows} for rank, rows in sorted(by_rank.items())]
+    stages = _stages(run, steps)
+    return [{"rank": rank, "pipeline_stage": stages.get(rank), "steps": rows} for rank, rows in sorted(by_rank.items())]
 
 
 def _grouped(ranks: list[dict[str, Any]], terms: pd.DataFrame) -> list[dict[str, Any]]:
@@ -97,11 +98,11 @@ def _grouped(ranks: list[dict[str, Any]], terms: pd.DataFrame) -> list[dict[str,
     ]
 
 
-def _stage(run: Run, rank: int, steps: pd.DataFrame) -> int | None:
-    known = steps.loc[steps["rank"] == rank, "pipeline_stage"].dropna()
-    if len(known):
-        return int(known.iloc[0])
-    return run.placement[rank].pipeline if rank in run.placement else None
+def _stages(run: Run, steps: pd.DataFrame) -> dict[int, int | None]:
+    """The pipeline stage of each rank: the first that its steps state, else the one of its place in the layout."""
+    stated = steps.dropna(subset=["pipeline_stage"]).drop_duplicates("rank")
+    placed = {rank: position.pipeline for rank, position in run.placement.items()}
+    return placed | {int(rank): int(stage) for rank, stage in zip(stated["rank"], stated["pipeline_stage"], strict=True)}
 
 
 def _kernels(kernels: pd.DataFrame) -> list[dict[str, Any]]:
