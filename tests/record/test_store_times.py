@@ -36,5 +36,21 @@ def test_a_text_with_lines_of_its_own_does_not_shift_the_others():
     assert times_ns([b"1", b'{"a":\n2}', b"3"], "us").dropna().to_dict() == {0: 1000, 2: 3000}
 
 
+MANY = [f"{number}e-7".encode() for number in range(3000)]
+"""More odd forms than are read one by one."""
+
+
+@given(
+    st.lists(
+        st.from_regex(r"[-+ ]?[0-9]{1,12}(\.[0-9]{0,14})?([eE][-+]?[0-9]{1,2})?[ \t]?", fullmatch=True)
+        | st.sampled_from(["", "N/A", "null", "inf", "-.5", "1_0", "0x1", "\u0661", "\x1f5", "\xa05", "0.0005", "0.0015", "9" * 40])
+    )
+)
+def test_few_odd_times_are_what_they_are_among_many(odd: list[str]):
+    texts = [text.encode() for text in odd]
+    few, many = times_ns(texts, "us"), times_ns([*texts, *MANY], "us")
+    assert few.tolist() == many.tolist()[: len(texts)]
+
+
 def test_no_text_gives_no_time():
     assert len(times_ns([], "us")) == 0

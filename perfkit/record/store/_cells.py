@@ -28,6 +28,7 @@ SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2
 """What the columnar engine takes for space around a text."""
 NULLS = ("", "N/A", "NA", "n/a", "nan", "NaN", "None", "null", "-")
 NS_PER_UNIT = {"us": NS_PER_US, "ms": NS_PER_MS, "ns": 1}
+_FEW = 1000
 _FRACTION_DIGITS = {"us": 3, "ms": 6, "ns": 0}
 
 
@@ -42,11 +43,20 @@ def exact_ns(texts: Sequence[bytes], cell: Literal["us", "ms", "ns"]) -> tuple[n
     values, known = plain_decimals(texts, _FRACTION_DIGITS[cell])
     if not known.all():
         rest = np.flatnonzero(~known)
-        odd = pl.Series([bytes(texts[row]).decode("utf-8", "replace") for row in rest.tolist()], dtype=pl.String)
-        read = parse(odd.str.strip_chars('"'), cell)[0]
-        values[rest] = read.fill_null(0).to_numpy()
-        known[rest] = read.is_not_null().to_numpy()
+        odd = [bytes(texts[row]).decode("utf-8", "replace").strip('"') for row in rest.tolist()]
+        values[rest], known[rest] = _parsed(odd, cell)
     return values, known
+
+
+def _parsed(texts: list[str], cell: Literal["us", "ms", "ns"]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """As `exact_ns`; of few different texts each is read alone, which is done before the columnar engine is imported."""
+    distinct = set(texts)
+    if len(distinct) <= _FEW:
+        read = {text: _exact_ns(text, NS_PER_UNIT[cell]) for text in distinct}
+        known = np.array([read[text] is not None for text in texts], dtype=bool)
+        return np.array([read[text] or 0 for text in texts], dtype=np.int64), known
+    values = parse(pl.Series(texts, dtype=pl.String), cell)[0]
+    return values.fill_null(0).to_numpy(), values.is_not_null().to_numpy()
 
 
 def cleaned(text: pl.Series) -> pl.Series:

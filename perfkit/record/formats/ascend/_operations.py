@@ -1,21 +1,25 @@
 """Operations of many ranks: their communication files as columns at once, where every number in them is plain.
 
-One rank after the other takes six times as long, most of it for turning single numbers into ns. A file with anything that is not
+One rank after the other takes ten times as long, most of it for turning single numbers into ns. A file with anything that is not
 plain (a text that is no number, a negative time, an operation without a duration) is told apart, to be read with all care.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
+from typing import Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.record.formats.ascend.communication import TOTAL, group_of, step_number
+from perfkit.record.formats.ascend.communication import TOTAL, step_number
 from perfkit.record.listing import File
-from perfkit.record.store import NULLS, times_ns
+from perfkit.record.store import NULLS, exact_ns
 
 
 class _Times(msgspec.Struct, gc=False):
@@ -43,20 +47,40 @@ class _Info(msgspec.Struct, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Info]]])
-_Row = tuple[int, int, str, _Info]
+_TIMES = ("times.elapse", "times.transit", "times.wait")
+_SIZES = ("sizes.rdma.size", "sizes.hccs.size", "sizes.pcie.size", "sizes.sio.size", "sizes.sdma.size")
+_Ints = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
+
+
+@dataclass
+class _Rows:
+    """Operations, one a place in each list."""
+
+    ranks: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    infos: list[_Info] = field(default_factory=list)
+
+    def add(self, rank: int, content: bytes) -> None:
+        """Add those of a communication file. Raises ValueError or RecursionError if one is not told as all are."""
+        for step, kinds in _DECODER.decode(content).items():
+            for operations in kinds.values():
+                operations.pop(TOTAL, None)
+                self.ranks += [rank] * len(operations)
+                self.steps += [step_number(step)] * len(operations)
+                self.keys += operations
+                self.infos += operations.values()
 
 
 def read_columns(files: Mapping[int, File]) -> tuple[pd.DataFrame, list[int]]:
-    """The operations of ranks with the columns of `collectives`, and the ranks whose files must be read with care.
-
-    MB of 10^6 bytes become bytes as ms become ns: both are 10^6 of the small unit.
-    """
-    rows: list[_Row] = []
+    """The operations of ranks with the columns of `collectives`, and the ranks whose files must be read with care."""
+    rows = _Rows()
     careful: list[int] = []
     for rank, file in files.items():
         try:
             with file.open() as stream:
-                rows += _rows(rank, bytes(stream.read()))
+                rows.add(rank, stream.read())
         except (OSError, ValueError, RecursionError):
             careful.append(rank)
     frame, odd = _frame(rows)
@@ -64,59 +88,50 @@ def read_columns(files: Mapping[int, File]) -> tuple[pd.DataFrame, list[int]]:
     return frame[~frame["rank"].isin(careful)].reset_index(drop=True) if careful else frame, careful
 
 
-def _rows(rank: int, content: bytes) -> Iterator[_Row]:
-    for step, kinds in _DECODER.decode(content).items():
-        number = step_number(step)
-        for operations in kinds.values():
-            yield from ((rank, number, key, info) for key, info in operations.items() if key != TOTAL)
+def _frame(rows: _Rows) -> tuple[pd.DataFrame, set[int]]:
+    """The columns, and the ranks that have a number that cannot be used.
 
-
-def _frame(rows: list[_Row]) -> tuple[pd.DataFrame, set[int]]:
-    """The columns, and the ranks that have a number that cannot be used."""
-    ranks = np.array([rank for rank, *_ in rows], dtype=np.int64)
-    infos = [info for *_, info in rows]
-    start, bad = _numbers([info.times.start for info in infos], "us")
-    named: dict[str, pd.Series] = {}
-    columns = {
-        **{name: [getattr(info.times, name) for info in infos] for name in ("elapse", "transit", "wait")},
-        **{name: [getattr(info.sizes, name).size for info in infos] for name in ("rdma", "hccs", "pcie", "sio", "sdma")},
-    }
-    for name, texts in columns.items():
-        named[name], odd = _numbers(texts, "ms")
-        bad |= odd
-    bad |= named["elapse"].isna().to_numpy(dtype=bool)
-    size, transit, wait = _size(named), named["transit"], named["wait"]
-    unknown = ((transit.fillna(0) == 0) & (size.fillna(0) == 0)).to_numpy(dtype=bool)
+    MB of 10^6 bytes become bytes as ms become ns: both are 10^6 of the small unit.
+    """
+    ranks = np.array(rows.ranks, dtype=np.int64)
+    keys = [key.partition("@") for key in rows.keys]
+    (start,), (start_known,), odd_starts = _numbers(rows.infos, ("times.start",), "us")
+    (elapse, transit, wait, *sizes), flags, odd = _numbers(rows.infos, _TIMES + _SIZES, "ms")
+    elapse_known, transit_known, wait_known, *sizes_known = flags
+    size, size_known = _sent(*sizes), np.logical_or.reduce(sizes_known)
+    unknown = (transit == 0) & (size == 0)
     frame = pd.DataFrame(
         {
             "rank": ranks,
-            "step": pd.array([step for _, step, *_ in rows], dtype="Int64"),
-            "name": pd.Series([key.partition("@")[0] for _, _, key, _ in rows], dtype="object"),
-            "group": pd.Series([group_of(key) for _, _, key, _ in rows], dtype="object"),
-            "start_ns": start,
-            "duration_ns": named["elapse"],
-            "transit_ns": transit.mask(unknown),
-            "wait_ns": wait.mask(unknown & (wait == 0).fillna(False).to_numpy(dtype=bool)),
-            "bytes": size.mask(unknown),
+            "step": pd.array(rows.steps, dtype="Int64"),
+            "name": pd.Series([name for name, _, _ in keys], dtype="object"),
+            "group": pd.Series([group or None for _, _, group in keys], dtype="object"),
+            "start_ns": pd.arrays.IntegerArray(start, ~start_known),
+            "duration_ns": pd.arrays.IntegerArray(elapse, ~elapse_known),
+            "transit_ns": pd.arrays.IntegerArray(transit, ~transit_known | unknown),
+            "wait_ns": pd.arrays.IntegerArray(wait, ~wait_known | (unknown & (wait == 0))),
+            "bytes": pd.arrays.IntegerArray(size, ~size_known | unknown),
         }
     )
-    return frame, set(ranks[bad].tolist())
+    return frame, set(ranks[odd_starts | odd | ~elapse_known].tolist())
 
 
-def _numbers(texts: list[msgspec.Raw], unit: str) -> tuple[pd.Series, npt.NDArray[np.bool_]]:
-    """Decimal text as whole numbers of the small unit, and where a text is there that is none, or a negative one."""
-    raw = [bytes(text) for text in texts]
-    values = times_ns(raw, "us" if unit == "us" else "ms")
-    missing = values.isna().to_numpy(dtype=bool)
-    odd = (values < 0).fillna(False).to_numpy(dtype=bool)
-    for place in np.flatnonzero(missing):
-        odd[place] = raw[place].decode("utf-8", "replace").strip('" ') not in NULLS
-    return values, odd
+def _numbers(infos: Sequence[_Info], names: Sequence[str], unit: Literal["us", "ms"]) -> tuple[_Ints, _Flags, _Flags]:
+    """Decimal texts as whole numbers of the small unit (0 where there is none) and which are known, a row each of `names`.
+
+    Then the operations of which a text is there that is no number, or a negative one. Single texts are never made into bytes of
+    their own, which would take longer than all else that is done with them.
+    """
+    texts = list(chain.from_iterable(map(attrgetter(name), infos) for name in names))
+    values, known = exact_ns(texts, unit)
+    odd: _Flags = values < 0
+    for place in np.flatnonzero(~known):
+        odd[place] = bytes(texts[place]).decode("utf-8", "replace").strip('" ') not in NULLS
+    shape = (len(names), len(infos))
+    return values.reshape(shape), known.reshape(shape), np.logical_or.reduce(odd.reshape(shape))
 
 
-def _size(columns: Mapping[str, pd.Series]) -> pd.Series:
-    """What an operation sent: over RDMA, and inside a node the sum of its links, which SDMA repeats; null where none is stated."""
-    stated = pd.concat([columns[name].notna() for name in ("rdma", "hccs", "pcie", "sio", "sdma")], axis=1).any(axis=1)
-    inside = columns["hccs"].fillna(0) + columns["pcie"].fillna(0) + columns["sio"].fillna(0)
-    sdma = columns["sdma"].fillna(0)
-    return (columns["rdma"].fillna(0) + inside.where(inside >= sdma, sdma)).where(stated)
+def _sent(rdma: _Ints, hccs: _Ints, pcie: _Ints, sio: _Ints, sdma: _Ints) -> _Ints:
+    """What an operation sent: over RDMA, and inside a node the sum of its links, which SDMA repeats."""
+    inside: _Ints = np.maximum(hccs + pcie + sio, sdma)
+    return rdma + inside
