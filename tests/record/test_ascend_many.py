@@ -48,6 +48,19 @@ def test_what_is_read_later_equals_what_is_read_at_once(table: str, monkeypatch:
     pd.testing.assert_frame_equal(lazy.frame(table), eager.frame(table))
 
 
+def test_operations_without_kernels_are_at_once_what_they_are_rank_by_rank(recording: Path, monkeypatch: pytest.MonkeyPatch):
+    for file in recording.rglob("kernel_details.csv"):
+        file.unlink()
+    eager, parts = load(recording), lazily(recording, monkeypatch)
+    one_by_one = pd.concat([parts.frame("collectives", ranks=[rank]).astype(object) for rank in (0, 1)], ignore_index=True)
+    whole = lazily(recording, monkeypatch)
+    monkeypatch.setattr(_many, "read_use", None)  # what groups are used for was told by what was read
+    found = whole.frame("collectives")
+    assert len(found)
+    pd.testing.assert_frame_equal(found.astype(object), one_by_one)
+    pd.testing.assert_frame_equal(found, eager.frame("collectives"))
+
+
 USES = (["rank", "group"], ["group", "operation"], ["rank", "group", "group_size", "operation"])
 
 

@@ -7,6 +7,7 @@ names seen in NCCL 2.10 to 2.27, RCCL, HCCL, DeepEP and vLLM traces.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 COMMUNICATION_PATTERNS = (
     r"nccl",
@@ -41,6 +42,7 @@ def is_communication(name: str) -> bool:
     return _COMMUNICATION.search(name) is not None
 
 
+@lru_cache(maxsize=4096)
 def operation_of(name: str) -> str:
     """The collective or point-to-point operation that a communication name stands for; "other" if none is recognised."""
     return next((operation for operation, pattern in _OPERATIONS if pattern.search(name)), "other")

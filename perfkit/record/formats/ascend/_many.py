@@ -21,7 +21,7 @@ from perfkit.record import store
 from perfkit.record.format import Sink
 from perfkit.record.formats.ascend import _layout, _memory
 from perfkit.record.formats.ascend import steps as _ascend_steps
-from perfkit.record.formats.ascend._collectives import TIMED, Use, joined, read_use, told_of, use_of, use_rows
+from perfkit.record.formats.ascend._collectives import TIMED, Use, as_table, matched, read_use, told_of, use_named, use_of, use_rows
 from perfkit.record.formats.ascend._operations import read_columns
 from perfkit.record.formats.ascend._recording import Recording, add_all_links, add_groups, add_rows, add_steps, groups_of_use
 from perfkit.record.formats.ascend.communication import Operation
@@ -36,8 +36,6 @@ Groups = list[tuple[str, tuple[int, ...]]]
 
 _KEPT_BYTES = 128 * MIB
 _USE = frozenset({"rank", "group", "group_size", "operation"})
-_AT_ONCE = 64
-"""Ranks whose collectives are put together at once: one after the other they take far longer."""
 
 
 def read_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) -> list[Recording]:
@@ -206,17 +204,18 @@ class _Later:
         return self._joined[1].copy(deep=False)
 
     def _joined_collectives(self, ranks: list[int]) -> pd.DataFrame:
-        sink = Sink()
-        for first in range(0, len(ranks), _AT_ONCE):
-            part = ranks[first : first + _AT_ONCE]
-            add_rows(joined(self._told(part), list(self._executed(part)), self._groups), sink)
+        sink, told, executed = Sink(), self._told(ranks), list(self._executed(ranks))
+        add_rows(as_table(matched(told, executed), self._groups), sink)
         return sink.tables().get("collectives", empty("collectives"))
 
     def _told(self, ranks: Sequence[int]) -> pd.DataFrame:
         """The operations of some ranks, read with care where that is needed."""
         files = {rank: file for rank in ranks if (file := self._ranks[rank].file(COLLECTIVES)) is not None}
         frame, careful = read_columns(files)
-        return pd.concat([frame, told_of([(rank, self._operations_of(rank)) for rank in careful])], ignore_index=True)
+        told = pd.concat([frame, told_of([(rank, self._operations_of(rank)) for rank in careful])], ignore_index=True)
+        for rank, name, group in zip(told["rank"], told["name"], told["group"], strict=True):
+            self._use.setdefault(rank, set()).add(use_named(name, group))
+        return told
 
     def _executed(self, ranks: Sequence[int]) -> Iterator[tuple[int, pd.DataFrame]]:
         """What of the kernels of some ranks the collectives are made of."""

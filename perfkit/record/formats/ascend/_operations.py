@@ -49,6 +49,8 @@ class _Info(msgspec.Struct, gc=False):
 _DECODER = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Info]]])
 _TIMES = ("times.elapse", "times.transit", "times.wait")
 _SIZES = ("sizes.rdma.size", "sizes.hccs.size", "sizes.pcie.size", "sizes.sio.size", "sizes.sdma.size")
+_AT_ONCE = 32
+"""Ranks whose files are held until their numbers are read: one after the other they take longer, and all of them much memory."""
 _Ints = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 
@@ -75,6 +77,15 @@ class _Rows:
 
 def read_columns(files: Mapping[int, File]) -> tuple[pd.DataFrame, list[int]]:
     """The operations of ranks with the columns of `collectives`, and the ranks whose files must be read with care."""
+    numbers = list(files)
+    parts = [_part({rank: files[rank] for rank in numbers[first : first + _AT_ONCE]}) for first in range(0, len(numbers), _AT_ONCE)]
+    careful = [rank for _, odd in parts for rank in odd]
+    frame = pd.concat([frame for frame, _ in parts] or [_frame(_Rows())[0]], ignore_index=True)
+    return frame[~frame["rank"].isin(careful)].reset_index(drop=True) if careful else frame, careful
+
+
+def _part(files: Mapping[int, File]) -> tuple[pd.DataFrame, list[int]]:
+    """The operations of some ranks, and the ranks of which not all is plain."""
     rows = _Rows()
     careful: list[int] = []
     for rank, file in files.items():
@@ -84,8 +95,7 @@ def read_columns(files: Mapping[int, File]) -> tuple[pd.DataFrame, list[int]]:
         except (OSError, ValueError, RecursionError):
             careful.append(rank)
     frame, odd = _frame(rows)
-    careful += sorted(odd)
-    return frame[~frame["rank"].isin(careful)].reset_index(drop=True) if careful else frame, careful
+    return frame, careful + sorted(odd)
 
 
 def _frame(rows: _Rows) -> tuple[pd.DataFrame, set[int]]:
