@@ -92,6 +92,11 @@ class Listing:
     def __iter__(self) -> Iterator[File]:
         return iter(self.files)
 
+    @cached_property
+    def is_one_file(self) -> bool:
+        """Whether `root` is itself the file."""
+        return self.root.is_file()
+
     def named(self, *names: str) -> tuple[File, ...]:
         """The files with one of the given names."""
         return tuple(file for file in self.files if file.name in names)

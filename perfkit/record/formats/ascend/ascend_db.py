@@ -76,7 +76,7 @@ def detect(listing: Listing) -> Match | None:
 
 
 def _candidates(listing: Listing) -> list[File]:
-    return [file for file in listing if listing.root.is_file() or file.name.lower().endswith(_SUFFIXES)]
+    return [file for file in listing if listing.is_one_file or file.name.lower().endswith(_SUFFIXES)]
 
 
 def _named_like_one(file: File) -> bool:

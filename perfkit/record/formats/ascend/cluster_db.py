@@ -32,7 +32,7 @@ _INDEXES = {"DP Index": "dp_index", "PP Index": "pp_index", "TP Index": "tp_inde
 
 def detect(listing: Listing) -> Match | None:
     """A database with a table of the cluster tool; the largest if there are several. An empty one is known by its name."""
-    candidates = [file for file in listing if listing.root.is_file() or file.name.lower().endswith(_SUFFIXES)]
+    candidates = [file for file in listing if listing.is_one_file or file.name.lower().endswith(_SUFFIXES)]
     found = [file for file in candidates if file.name == _NAME or _TABLES & table_names(file)]
     return Match(files=(max(found, key=lambda file: file.size_bytes),), details=len(found)) if found else None
 

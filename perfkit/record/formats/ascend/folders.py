@@ -90,7 +90,7 @@ def find_folders(listing: Listing) -> list[RankFolder]:
             outputs.setdefault(file.path.parent, {})[file.name] = file
         elif file.name == f"{TIMELINE}.gz":
             outputs.setdefault(file.path.parent, {}).setdefault(TIMELINE, file)
-    if listing.root.is_file():
+    if listing.is_one_file:
         outputs = {file.path.parent: {name: file} for file in listing if (name := _kind_of_file(file))}
     outputs = {folder: files for folder, files in outputs.items() if any(name in files for name in _ANCHORS)}
     return with_settings(listing, outputs) if outputs else []

@@ -34,7 +34,7 @@ _PYTHON, _STACK = "Call Stack(Python)", re.compile(r"[^\n]+")
 
 def detect(listing: Listing) -> Match | None:
     """Tables with the columns of a dump, and databases with its table."""
-    named = [file for file in listing if listing.root.is_file() or "dump" in file.name.lower()]
+    named = [file for file in listing if listing.is_one_file or "dump" in file.name.lower()]
     files = tuple(file for file in named if _is_table(file) or _table_of(file) is not None)
     return Match(files=files) if files else None
 

@@ -47,7 +47,7 @@ class _Device:
 
 def detect(listing: Listing) -> Match | None:
     """Pickles that name the keys of a snapshot in their first 4 KiB."""
-    named = [file for file in listing if listing.root.is_file() or _NAME.search(file.name)]
+    named = [file for file in listing if listing.is_one_file or _NAME.search(file.name)]
     files = tuple(file for file in named if _PICKLE.match(file.head) and _KEYS.search(file.head))
     return Match(files=files) if files else None
 

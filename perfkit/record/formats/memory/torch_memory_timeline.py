@@ -36,7 +36,7 @@ Ints = npt.NDArray[np.int64]
 
 def detect(listing: Listing) -> Match | None:
     """Lists of events or of times by their first bytes, in files of JSON; PyTorch's `.raw.json.gz` and `.json` among them."""
-    named = [file for file in listing if listing.root.is_file() or ".json" in file.name or ".raw" in file.name]
+    named = [file for file in listing if listing.is_one_file or ".json" in file.name or ".raw" in file.name]
     files = tuple(file for file in named if _HEAD_EVENTS.match(file.head) or _HEAD_SUMS.match(file.head))
     return Match(files=files) if files else None
 

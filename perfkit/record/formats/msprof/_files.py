@@ -97,7 +97,7 @@ def _place(file: File, listing: Listing) -> tuple[str, Path, int | None, Part] |
         prof = folder.parent if folder.name == _OUTPUT else folder
         if folder.name == _OUTPUT or found[1] in READ:
             return found[1], prof, None, Part(file, None, int(found[2] or 0), found[3])
-    if (found := _ALONE.match(file.name)) and listing.root.is_file() and _fits(file, found[1]):
+    if (found := _ALONE.match(file.name)) and listing.is_one_file and _fits(file, found[1]):
         return found[1], folder, None, Part(file, None, 0)
     return None
 

@@ -50,7 +50,7 @@ class _Device:
 
 def detect(listing: Listing) -> Match | None:
     """SQLite files with Nsight's tables of kernels or calls and its table of texts."""
-    candidates = [file for file in listing if listing.root.is_file() or file.name.lower().endswith(_SUFFIXES)]
+    candidates = [file for file in listing if listing.is_one_file or file.name.lower().endswith(_SUFFIXES)]
     wanted = {KERNELS.lower(), CALLS.lower(), COPIES.lower()}
     files = tuple(file for file in candidates if TEXTS.lower() in (tables := table_names(file)) and wanted & tables)
     return Match(files=files) if files else None
