@@ -8,7 +8,8 @@ step and name, in order of their starts where a name repeats.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -16,7 +17,18 @@ import pandas as pd
 
 from perfkit.record.format import Sink
 from perfkit.record.formats.ascend._layout import Groups
-from perfkit.record.formats.ascend.communication import TOTAL, Link, Losses, Operation, entries, link, operation, step_number
+from perfkit.record.formats.ascend.communication import (
+    TOTAL,
+    Link,
+    Losses,
+    Operation,
+    ends_of,
+    entries,
+    group_of,
+    link,
+    operation,
+    step_number,
+)
 from perfkit.record.formats.ascend.json import read_json
 from perfkit.record.listing import File
 from perfkit.record.readers.kinds import operation_of
@@ -34,7 +46,18 @@ class _Blocks(msgspec.Struct, gc=False):
     """What is told of an operation, unread."""
 
 
+_Plain = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+
+class _Sent(msgspec.Struct, gc=False):
+    """What is told of a link, if its numbers are such that none is lost."""
+
+    size: _Plain | None = msgspec.field(name="Transit Size(MB)", default=None)
+    time: _Plain | None = msgspec.field(name="Transit Time(ms)", default=None)
+
+
 _OPERATIONS = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Blocks]]])
+_LINKS = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, _Sent]]]])
 
 
 def read_operations(file: File, rank: int, sink: Sink) -> list[Operation]:
@@ -107,6 +130,17 @@ def read_links(file: File, rank: int, sink: Sink) -> list[Link]:
     ]
     _report(losses, file, sink)
     return found
+
+
+def read_linked(file: File) -> set[str | None] | None:
+    """The groups of the links that `read_links` finds, in a third of its time; None if it would count something as lost."""
+    try:
+        content = _LINKS.decode(file.path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    linked = [(name, links) for kinds in content.values() for names in kinds.values() for name, links in names.items() if links]
+    ends = set(chain.from_iterable(links for _, links in linked))
+    return {group_of(name) for name, _ in linked} if all(map(ends_of, ends)) else None
 
 
 def _open(file: File, sink: Sink) -> object:

@@ -93,8 +93,7 @@ def add_facts(sink: Sink, ranks: Iterable[Rank]) -> None:
                     sink.fact(name, value, f"{rank.source.files[METADATA].label}: distributed_args.{key}")
         if rank.source.info is not None:
             for key, name in _SETTINGS.items():
-                value = search(rank.info, key)
-                if name not in sink.facts and isinstance(value, (bool, int, str)):
+                if name not in sink.facts and isinstance(value := search(rank.info, key), (bool, int, str)):
                     sink.fact(name, value, f"{rank.source.info.label}: {key}")
             levels.setdefault(str(search(rank.info, "profiler_level")), []).append(rank.rank)
         if "profiler" not in sink.facts:

@@ -21,7 +21,18 @@ from perfkit.record import store
 from perfkit.record.format import Sink
 from perfkit.record.formats.ascend import _layout, _memory
 from perfkit.record.formats.ascend import steps as _ascend_steps
-from perfkit.record.formats.ascend._collectives import TIMED, Use, as_table, matched, read_use, told_of, use_named, use_of, use_rows
+from perfkit.record.formats.ascend._collectives import (
+    TIMED,
+    Use,
+    as_table,
+    matched,
+    read_linked,
+    read_use,
+    told_of,
+    use_named,
+    use_of,
+    use_rows,
+)
 from perfkit.record.formats.ascend._operations import read_columns
 from perfkit.record.formats.ascend._recording import Recording, add_all_links, add_groups, add_rows, add_steps, groups_of_use
 from perfkit.record.formats.ascend.communication import Operation
@@ -213,8 +224,8 @@ class _Later:
         files = {rank: file for rank in ranks if (file := self._ranks[rank].file(COLLECTIVES)) is not None}
         frame, careful = read_columns(files)
         told = pd.concat([frame, told_of([(rank, self._operations_of(rank)) for rank in careful])], ignore_index=True)
-        for rank, name, group in zip(told["rank"], told["name"], told["group"], strict=True):
-            self._use.setdefault(rank, set()).add(use_named(name, group))
+        for rank, use in set(zip(told["rank"].tolist(), map(use_named, told["name"], told["group"]), strict=True)):
+            self._use.setdefault(rank, set()).add(use)
         return told
 
     def _executed(self, ranks: Sequence[int]) -> Iterator[tuple[int, pd.DataFrame]]:
@@ -264,10 +275,15 @@ class _Later:
 
     @cached_property
     def _groups(self) -> _layout.Groups:
-        used = {recording.rank.rank: {link.group for link in recording.links} for recording in self._linked}
+        used = {rank: self._linked_groups(rank) for rank in self._ranks}
         for rank, groups in used.items():
             groups.update(group for _, group in self._use_of(rank))
         return groups_of_use(used, self._named)
+
+    def _linked_groups(self, rank: int) -> set[str | None]:
+        file = self._ranks[rank].source.files.get(LINKS)
+        groups = set() if file is None else read_linked(file)
+        return {link.group for link in self._recorded(rank, LINKS).links} if groups is None else groups
 
     def _memory_rows(self, table: str, files: Sequence[str], ranks: list[int]) -> pd.DataFrame:
         scratch = Sink()

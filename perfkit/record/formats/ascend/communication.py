@@ -133,7 +133,7 @@ def operation(rank: int, step: int, key: str, info: Any, losses: Losses) -> Oper
 
 def link(step: int, name: str, key: str, info: Any, losses: Losses, *, rank: int | None = None) -> Link | None:
     """One link from a "source-target" key, told by its source or by `rank`; None, and counted, if it is none."""
-    ends = _ends(key)
+    ends = ends_of(key)
     if ends is None or not isinstance(info, _OBJECT):
         losses.add("link whose key is not 'source-target'")
         return None
@@ -155,7 +155,8 @@ def link(step: int, name: str, key: str, info: Any, losses: Losses, *, rank: int
 
 
 @lru_cache(maxsize=65536)
-def _ends(key: str) -> tuple[int, int] | None:
+def ends_of(key: str) -> tuple[int, int] | None:
+    """The source and the target of a link by its key, such as "0-1"; None if it is of another form."""
     found = _LINK.match(key)
     return None if found is None else (int(found[1]), int(found[2]))
 
