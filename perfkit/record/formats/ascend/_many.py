@@ -84,11 +84,11 @@ def _add_all_steps(ranks: Sequence[Rank], sink: Sink, later: _Later) -> list[Rec
     steps = _ascend_steps.summary(frame).assign(rank=numbers, pipeline_stage=stages)
     trial = Sink()
     if plain:
-        add_summary_steps(trial, steps, ranks[0].source.files.get(STEPS) or next(iter(ranks[0].source.files.values())))
+        add_summary_steps(trial, steps, next(rank.source.files[STEPS] for rank in ranks if rank.rank in plain))
     if trial.dropped:  # then each file must be named with its own losses
         plain = {}
     elif plain:
-        add_summary_steps(sink, steps, next(rank.source.files[STEPS] for rank in ranks if rank.rank in plain))
+        sink.absorb(trial)
         _ascend_steps.check_sums(sink, steps, STEPS)
     for number, cells in plain.items():
         recordings[number].rows[STEPS] = len(cells[_ascend_steps.COMPUTING])

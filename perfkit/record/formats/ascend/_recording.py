@@ -121,10 +121,10 @@ def _in_a_row(steps: Sequence[int]) -> list[list[int]]:
 
 def _added_at_once(told: Sequence[tuple[Recording, pd.DataFrame]], sink: Sink) -> bool:
     """Add the summaries of some ranks as one table, unless something of them is refused, which is to be counted by file."""
-    rows, file, trial = stacked([rows for _, rows in told]), told[0][0].rank.source.files[STEPS], Sink()
-    add_summary_steps(trial, rows, file)
+    trial = Sink()
+    add_summary_steps(trial, stacked([rows for _, rows in told]), told[0][0].rank.source.files[STEPS])
     if not trial.dropped:
-        add_summary_steps(sink, rows, file)
+        sink.absorb(trial)
     return not trial.dropped
 
 
