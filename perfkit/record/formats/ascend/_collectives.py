@@ -39,7 +39,7 @@ Use = tuple[str, str | None]
 """The name of an operation and its group; without the numbers at the end of the name if the group is known."""
 _NUMBERS = "0123456789_"
 _KEY = ["rank", "step", "name", "occurrence"]
-_AS_TOLD = {name: f"{name}_told" for name in ("start_ns", "duration_ns")}
+_AS_TOLD = {"start_ns": "start_ns_told", "duration_ns": "duration_ns_told"}
 
 
 class _Blocks(msgspec.Struct, gc=False):
@@ -158,7 +158,8 @@ def matched(told: pd.DataFrame, executed: Sequence[tuple[int, pd.DataFrame]]) ->
     """What is told of each operation beside its kernel; null where there is only one of them."""
     timed = pd.concat([_timed(rank, kernels) for rank, kernels in executed] or [_timed(0, None)])
     if not len(timed):  # to match many operations with nothing takes a third as long as to read them
-        return told.rename(columns=_AS_TOLD).assign(**dict.fromkeys(_AS_TOLD, pd.array([pd.NA] * len(told), dtype="Int64")))
+        nothing = pd.Series(pd.NA, index=told.index, dtype="Int64")
+        return told.rename(columns=_AS_TOLD).assign(start_ns=nothing, duration_ns=nothing)
     _number_steps(told, timed)
     return _numbered(timed).merge(_numbered(told), on=_KEY, how="outer", suffixes=("", "_told"))
 
@@ -176,8 +177,9 @@ def as_table(both: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     tails = _tails(groups)
     names = pd.Categorical(both["name"])
     operations = np.array([operation_of(name.rstrip(_NUMBERS)) for name in names.categories], dtype="object")
-    by_tail = np.array([_group_of_tail(name, tails) for name in names.categories], dtype="object")
-    group = both["group"].where(both["group"].notna(), by_tail[names.codes])
+    unnamed = both["group"].isna()
+    by_tail = {name: _group_of_tail(name, tails) for name in both.loc[unnamed, "name"].unique()}
+    group = both["group"].where(~unnamed, both["name"].map(by_tail))
     rows = pd.DataFrame(
         {
             "rank": both["rank"],

@@ -47,8 +47,9 @@ class _Info(msgspec.Struct, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Info]]])
-_TIMES = ("times.elapse", "times.transit", "times.wait")
-_SIZES = ("sizes.rdma.size", "sizes.hccs.size", "sizes.pcie.size", "sizes.sio.size", "sizes.sdma.size")
+_SIZES = ("rdma", "hccs", "pcie", "sio", "sdma")
+_AMOUNTS = attrgetter("times.elapse", "times.transit", "times.wait", *(f"sizes.{name}.size" for name in _SIZES))
+_NUM_AMOUNTS = 3 + len(_SIZES)
 _AT_ONCE = 32
 """Ranks whose files are held until their numbers are read: one after the other they take longer, and all of them much memory."""
 _Ints = npt.NDArray[np.int64]
@@ -105,9 +106,11 @@ def _frame(rows: _Rows) -> tuple[pd.DataFrame, set[int]]:
     """
     ranks = np.array(rows.ranks, dtype=np.int64)
     keys = [key.partition("@") for key in rows.keys]
-    (start,), (start_known,), odd_starts = _numbers(rows.infos, ("times.start",), "us")
-    (elapse, transit, wait, *sizes), flags, odd = _numbers(rows.infos, _TIMES + _SIZES, "ms")
-    elapse_known, transit_known, wait_known, *sizes_known = flags
+    start, start_known, odd_start = _numbers([info.times.start for info in rows.infos], "us")
+    amounts, known, odd = _numbers(list(chain.from_iterable(map(_AMOUNTS, rows.infos))), "ms")
+    elapse, transit, wait, *sizes = amounts.reshape(-1, _NUM_AMOUNTS).T
+    elapse_known, transit_known, wait_known, *sizes_known = known.reshape(-1, _NUM_AMOUNTS).T
+    is_odd = odd_start | np.logical_or.reduce(odd.reshape(-1, _NUM_AMOUNTS), axis=1) | ~elapse_known
     size, size_known = _sent(*sizes), np.logical_or.reduce(sizes_known)
     unknown = (transit == 0) & (size == 0)
     frame = pd.DataFrame(
@@ -123,22 +126,20 @@ def _frame(rows: _Rows) -> tuple[pd.DataFrame, set[int]]:
             "bytes": pd.arrays.IntegerArray(size, ~size_known | unknown),
         }
     )
-    return frame, set(ranks[odd_starts | odd | ~elapse_known].tolist())
+    return frame, set(ranks[is_odd].tolist())
 
 
-def _numbers(infos: Sequence[_Info], names: Sequence[str], unit: Literal["us", "ms"]) -> tuple[_Ints, _Flags, _Flags]:
-    """Decimal texts as whole numbers of the small unit (0 where there is none) and which are known, a row each of `names`.
+def _numbers(texts: Sequence[msgspec.Raw], unit: Literal["us", "ms"]) -> tuple[_Ints, _Flags, _Flags]:
+    """Decimal texts as whole numbers of the small unit (0 where there is none), which are known, and which are odd.
 
-    Then the operations of which a text is there that is no number, or a negative one. Single texts are never made into bytes of
-    their own, which would take longer than all else that is done with them.
+    Odd is a text that is there and no number, or a negative one. None is made into bytes of its own, which would take longer than
+    all else that is done with it.
     """
-    texts = list(chain.from_iterable(map(attrgetter(name), infos) for name in names))
     values, known = exact_ns(texts, unit)
     odd: _Flags = values < 0
     for place in np.flatnonzero(~known):
-        odd[place] = bytes(texts[place]).decode("utf-8", "replace").strip('" ') not in NULLS
-    shape = (len(names), len(infos))
-    return values.reshape(shape), known.reshape(shape), np.logical_or.reduce(odd.reshape(shape))
+        odd[place] = bytes(texts[int(place)]).decode("utf-8", "replace").strip('" ') not in NULLS
+    return values, known, odd
 
 
 def _sent(rdma: _Ints, hccs: _Ints, pcie: _Ints, sio: _Ints, sdma: _Ints) -> _Ints:
