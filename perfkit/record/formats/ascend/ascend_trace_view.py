@@ -44,7 +44,7 @@ _OPERATION_NAME = re.compile(r"__(\w+?)_\d+_\d+$")
 def detect(listing: Listing) -> Match | None:
     """Lists of events called trace_view*.json that have no kernel_details.csv beside them."""
     described = {file.path.parent for file in listing.named("kernel_details.csv")}
-    files = tuple(file for file in listing if file.path.parent not in described and _is_trace(file))
+    files = tuple(file for file in listing if _is_trace(file) and file.path.parent not in described)
     if not files:
         return None
     infos = {file.path.parent: int(found[1]) for file in listing if (found := _INFO.match(file.name))}

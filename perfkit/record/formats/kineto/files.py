@@ -49,7 +49,7 @@ def find_traces(listing: Listing) -> tuple[File, ...]:
         if recognised:
             found.append(file)
     taken = {*found, *(file for file in pieces if not found or rank_in_name(file) is not None)}
-    return tuple(file for file in listing if file in taken)
+    return tuple(file for file in listing if file in taken) if taken else ()
 
 
 def rank_in_name(file: File) -> int | None:
