@@ -133,7 +133,7 @@ def read_links(file: File, rank: int, sink: Sink) -> list[Link]:
 
 
 def read_linked(file: File) -> set[str | None] | None:
-    """The groups of the links that `read_links` finds, in a third of its time; None if it would count something as lost."""
+    """The groups of the links that `read_links` finds, in a quarter of its time; None if it would count something as lost."""
     try:
         content = _LINKS.decode(file.path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """Operations of many ranks: their communication files as columns at once, where every number in them is plain.
 
-One rank after the other takes ten times as long, most of it for turning single numbers into ns. A file with anything that is not
+One rank after the other takes four times as long, most of it for turning single numbers into ns. A file with anything that is not
 plain (a text that is no number, a negative time, an operation without a duration) is told apart, to be read with all care.
 """
 
