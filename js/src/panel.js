@@ -90,9 +90,7 @@ class Panel {
       ["msg:custom", (message) => message.type === "upload" && this.controls.get(message.name)?.receive?.(message)],
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
-    const name = this.model.get("name");
-    const alone = this.model.get("controls").filter((spec) => !spec.hidden).length < 2;
-    if (SIDES.has(name) || (ONE_LINE.has(name) && alone && document.getElementById("bar-open"))) this.beShort();
+    if (SIDES.has(this.model.get("name"))) this.beShort();
     this.drawFrame();
     this.drawControls();
     this.drawActions();
@@ -117,6 +115,12 @@ class Panel {
     if (!this.shut) this.drawFrame();
   }
 
+  /** A picker of one control, once it is known that it has no more, is a line where the bar switches what is open. */
+  beShortIfAlone(specs) {
+    this.isAlone = specs.filter((spec) => !spec.hidden).length < 2;
+    if (this.isAlone && ONE_LINE.has(this.model.get("name")) && document.getElementById("bar-open")) this.beShort();
+  }
+
   /** One line that says what is open; the ways to another one come on demand, those of what the bar switches are there, too. */
   beShort() {
     const more = el("button", { type: "button", class: "pk-quiet pk-other", "aria-expanded": "false", onclick: () => {
@@ -132,6 +136,7 @@ class Panel {
 
   drawControls() {
     const specs = this.model.get("controls");
+    if (specs.length && this.isAlone === undefined) this.beShortIfAlone(specs);
     const names = specs.map((spec) => spec.name);
     this.controlBox.hidden = specs.every((spec) => spec.hidden);
     if (names.join("\n") !== [...this.controls.keys()].join("\n")) {

@@ -111,8 +111,9 @@ function withoutValues(search, values) {
 function followAddress(model) {
   let stop = () => {};
   let stopped = false;
+  const before = model.get("values");
   (window.perfkitPage?.whole ?? Promise.resolve()).then(() => {
-    if (!stopped) stop = keepAddress(model);
+    if (!stopped) stop = keepAddress(model, before);
   });
   return () => {
     stopped = true;
@@ -120,7 +121,8 @@ function followAddress(model) {
   };
 }
 
-function keepAddress(model) {
+/** Values that are others than `before` by now were chosen while the page was on its way: the address does not take them back. */
+function keepAddress(model, before) {
   const read = (hash) => Object.fromEntries(new URLSearchParams(hash.slice(1)));
   // What the event says, not what stands there by now: an answer to an older address may have been written over a newer one.
   const fromEvent = (event) => follow(new URL(event.newURL).hash);
@@ -137,9 +139,10 @@ function keepAddress(model) {
   };
   model.on("change:values", fromKernel);
   addEventListener("hashchange", fromEvent);
-  const asked = Object.entries(read(location.hash));
-  if (asked.every(([name, value]) => model.get("values")[name] === value)) fromKernel(); // the query has told it
-  else follow(location.hash);
+  const values = model.get("values");
+  const untold = Object.entries(read(location.hash)).filter(([name, value]) => values[name] !== value && values[name] === before[name]);
+  if (untold.length) model.send({ type: "hash", values: { ...values, ...Object.fromEntries(untold) } });
+  else fromKernel(); // the query has told it
   return () => {
     model.off("change:values", fromKernel);
     removeEventListener("hashchange", fromEvent);

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, expect
+from playwright.sync_api import Browser, Page, Playwright, expect
 
 from tests.browser.app_server import Server, start, stop, wait_ready
 
@@ -100,11 +100,6 @@ def demo_server(tmp_path_factory: pytest.TempPathFactory, start_server: Callable
     stop(server)
 
 
-def _is_problem(message: ConsoleMessage) -> bool:
-    """An error, but of Voila, which on a busy machine stops waiting for widgets: the page draws them, see test_app."""
-    return message.type == "error" and "widget model not found" not in message.text
-
-
 @pytest.fixture
 def make_offline(browser: Browser, browser_context_args: dict) -> Iterator[Callable[..., Page]]:
     """`make_offline(server)`: a page in a context of its own that reaches nothing but `server`; see `offline_page`."""
@@ -123,7 +118,7 @@ def make_offline(browser: Browser, browser_context_args: dict) -> Iterator[Calla
         page = context.new_page()
         page.on("websocket", check)
         page.problems = problems
-        page.on("console", lambda message: _is_problem(message) and problems.append(f"console: {message.text}"))
+        page.on("console", lambda message: message.type == "error" and problems.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
         return page
 

@@ -80,18 +80,43 @@ PANEL = Panel(
 PanelView(PANEL, name="states")
 """
 
-LATER = ("import time", *["time.sleep(0.2)"] * 15, "import ipywidgets\nipywidgets.IntSlider()")
+LATER = ("import time", *["time.sleep(0.2)"] * 30)
 """Cells of a page that takes a while; between two of them the kernel answers."""
+
+BY_ITSELF = f"""
+import threading, time
+{RANKS.replace('PanelView(PANEL, name="ranks")', "").replace('"n": 8,', '"n": 0,').replace("low=1,", "low=0,")}
+view = PanelView(PANEL, name="ranks")
+def change():
+    time.sleep(4)
+    for n in (1, 2, 3):
+        view.set({{"n": n}})
+        time.sleep(0.3)
+threading.Thread(target=change, daemon=True).start()
+view
+"""
+
+FOREIGN = (
+    "import ipywidgets\nipywidgets.IntSlider()",
+    f"import pandas\npandas.DataFrame({{'name': [{HOSTILE!r}]}})",
+    f"from IPython.display import HTML\nHTML({HOSTILE!r} + '<script>alert(1)</script><b>bold</b>')",
+    "import base64\nfrom IPython.display import Image\n"
+    "Image(base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='))",
+    "class Plain:\n    def __repr__(self):\n        return '<plain>'\nPlain()",
+)
+"""Outputs of a page that are not views of perfkit."""
 
 HEADER = "from perfkit import widgets\nwidgets.header()"
 
 
 def write_pages(folder: Path) -> Path:
-    """Five pages in `folder`."""
+    """Seven pages in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder, "00_start_here", "# Where am I?\n\nSome words.", HEADER, "widgets.next_pages('11', p11='because')")
     _write(folder, "11_ranks", "# How long is every rank?", HEADER, RANKS)
-    _write(folder, "13_slow", "# What is seen before all is computed?", RANKS, *LATER)
+    _write(folder, "13_slow", "# What is seen before all is computed?", HEADER, RANKS, *LATER)
+    _write(folder, "14_later", "# What changes by itself?", BY_ITSELF)
+    _write(folder, "16_foreign", "# What is not perfkit's own?", *FOREIGN)
     _write(folder, "12_states", "# Which states are there?", STATES)
     _write(folder, "20_bare", "# What is there without a widget?", "1 / 0")
     return folder

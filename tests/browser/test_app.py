@@ -90,8 +90,16 @@ def test_a_page_names_no_other_host(server):
     assert html.index('<details class="cell cell-source">') < html.index("def compute"), "code is folded"
 
 
-@pytest.mark.parametrize("path", ["voila/files/11_ranks.ipynb", "voila/tree", "voila/api/contents", "voila/render/11_ranks.ipynb"])
-def test_files_and_listings_are_not_served(server, path):
+OF_LAB = (
+    *("voila/static/voila.js", "voila/labextensions/anywidget/package.json", "voila/api/themes/x"),
+    "api/kernels/11111111-1111-1111-1111-111111111111",
+)
+
+
+@pytest.mark.parametrize(
+    "path", ["voila/files/11_ranks.ipynb", "voila/tree", "voila/api/contents", "voila/render/11_ranks.ipynb", *OF_LAB]
+)
+def test_files_listings_and_the_parts_of_jupyterlab_are_not_served(server, path):
     assert status_of(f"{server.url}{path}") in {403, 404}
 
 
@@ -126,12 +134,12 @@ LOST = """
 const Socket = WebSocket, opened = window.channels = [];
 window.WebSocket = class extends Socket {
   constructor(address, protocol) {
-    super(address, protocol);
+    super(Date.now() < window.awayUntil ? address.replace("/channels", "/away") : address, protocol);
     if (address.includes("/channels")) opened.push(this);
   }
 };
 """
-"""Keeps the connections that a page has to its kernel, so that they can be cut."""
+"""Keeps the connections that a page has to its kernel, so that they can be cut; until `awayUntil` it gets no other."""
 
 
 def test_a_connection_to_the_kernel_that_is_lost_is_made_again_and_nothing_that_was_said_meanwhile_is(page, server):
@@ -146,19 +154,63 @@ def test_a_connection_to_the_kernel_that_is_lost_is_made_again_and_nothing_that_
     assert page.evaluate("channels.length") == 2
     slider.press("ArrowRight")
     expect(sentence(page)).to_have_text("10 ranks, picked none.")
-    page.reload()
+
+
+def test_what_changed_while_nobody_was_connected_is_shown_once_somebody_is(page, server):
+    page.add_init_script(LOST)
+    page.goto(f"{server.url}14_later")
     wait_ready(page)
-    assert page.evaluate("channels.length") == 1, "a page that is left connects no more"
+    expect(sentence(page)).to_have_text("0 ranks, picked none.")
+    page.evaluate("awayUntil = Date.now() + 7000; channels[0].close()")
+    expect(sentence(page)).to_have_text("3 ranks, picked none.", timeout=20_000)
+    assert page.evaluate("Date.now() > awayUntil && channels.length > 2")
+    page.problems.clear()  # of connections that were refused
 
 
-def test_a_view_is_drawn_while_later_cells_are_computed(page, server):
-    page.goto(f"{server.url}13_slow", wait_until="commit")
-    expect(sentence(page).first).to_have_text("8 ranks, picked none.")
+def test_a_page_whose_kernel_has_ended_connects_no_more(page, server):
+    page.add_init_script(LOST)
+    page.goto(f"{server.url}11_ranks")
+    wait_ready(page)
+    kernel_id = page.evaluate("perfkitPage.kernel.then(({ id }) => id)")
+    request = urllib.request.Request(f"{server.url}voila/api/shutdown/{kernel_id}", method="POST", data=b"")
+    assert urllib.request.urlopen(request, timeout=20).status == 204
+    expect(page.locator("#ended")).to_be_visible(timeout=30_000)
+    page.wait_for_timeout(3 * 1000)
+    assert page.evaluate("channels.length") == 1
+    page.problems.clear()
+
+
+def test_views_are_drawn_while_later_cells_are_computed_and_what_is_chosen_meanwhile_stays(page, server):
+    page.goto(f"{server.url}13_slow?n=4#n=4", wait_until="commit")
+    expect(sentence(page).first).to_have_text("4 ranks, picked none.")
+    slider = page.get_by_role("slider", name="Ranks")
+    slider.focus()
+    slider.press("ArrowRight")
+    expect(sentence(page).first).to_have_text("5 ranks, picked none.")
     assert page.evaluate("document.readyState") == "loading"
     assert page.evaluate("document.documentElement.dataset.perfkitReady") is None
     wait_ready(page)
-    assert page.evaluate("document.documentElement.dataset.perfkitReady") == "2"
-    expect(page.locator("[data-widget]").nth(1)).to_have_text(re.compile("not one of perfkit's"))
+    expect(sentence(page).first).to_have_text("5 ranks, picked none.")
+    page.wait_for_function("location.hash === '#n=5'")
+
+
+def test_what_is_no_view_of_perfkit_is_told_or_shown_as_far_as_it_is_harmless(page, server):
+    page.goto(f"{server.url}16_foreign")
+    wait_ready(page)
+    expect(page.locator("[data-widget]")).to_be_visible()
+    expect(page.locator("[data-widget]")).to_have_text(re.compile("not one of perfkit's"))
+    expect(page.locator(".content table td").first).to_have_text(HOSTILE)
+    expect(page.locator(".content b")).to_have_text("bold")
+    assert page.locator(".content script, .content [onerror]").count() == page.locator(".content script[nonce]").count()
+    assert page.evaluate("document.images.length && [...document.images].every((one) => one.naturalWidth > 0)")
+    expect(page.locator("pre.cell-code", has_text="<plain>")).to_be_visible()
+
+
+def test_a_view_that_cannot_be_drawn_is_told_and_the_others_are_drawn(page, server):
+    page.route("**/perfkit/static/widgets.js*", lambda route: route.abort())
+    page.goto(f"{server.url}11_ranks")
+    expect(page.locator(".cell-error").first).to_have_text("This part of the page could not be drawn. Read the page anew.")
+    page.problems.clear()
 
 
 def test_a_slider_moved_by_keyboard_changes_sentence_figure_table_and_address(ranks):

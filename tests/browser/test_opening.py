@@ -126,6 +126,18 @@ def test_a_folder_of_the_visitor_is_sent_with_both_things_in_it(
     assert {path.relative_to(sent): path.read_bytes() for path in sent.rglob("*") if path.is_file()} == before
 
 
+def test_a_picker_with_more_than_the_file_to_choose_shows_all_of_it_and_the_name_of_the_project_stands_once(
+    open_page: Callable[..., Page],
+):
+    page = open_page("06_pipeline_balance")
+    expect(page.locator("[data-panel^=choose-] [data-control=device]")).to_be_visible()
+    expect(page.get_by_role("button", name="Choose another")).to_have_count(0)
+    expect(page.locator(".pk-project")).to_be_hidden()
+    page = open_page("05_recompute")
+    expect(page.get_by_role("button", name="Choose another")).to_be_visible()
+    expect(page.locator("[data-panel^=choose-] [data-control=config]")).to_be_hidden()
+
+
 def test_the_switch_of_the_recording_is_followed_by_the_page(open_page: Callable[..., Page], demo_server: Server):
     page = open_page("11_step_breakdown", "rank=1")
     switch = page.locator(".pk-opener > .pk-switches select").first

@@ -27,7 +27,7 @@ from voila.tornado.treehandler import TornadoVoilaTreeHandler
 from voila.voila_identity_provider import VoilaIdentityProvider
 
 Route = tuple[Any, ...]
-_OF_LAB = re.compile("contents|/files/|/templates/|/static/|/themes/|/labextensions/|/api/kernels/[^/]*$")
+_OF_LAB = re.compile(r"voila/(api/contents|files/|templates/|static/|api/themes/|labextensions/)|api/kernels/[^/]*$")
 """Routes of Voila for JupyterLab's front end, which the pages do without, and for arbitrary files."""
 _HEARTBEAT = "voila_heartbeat"
 
@@ -78,6 +78,11 @@ def templates_of(handler: JupyterHandler) -> Any:
     return handler.settings["voila_jinja2_env"]
 
 
+def is_of_lab(route: str, base_url: str) -> bool:
+    """Whether the pages do without a route of Voila, whatever the words of the path that the app is served under."""
+    return _OF_LAB.match(route.removeprefix(base_url)) is not None
+
+
 class PageServer(Voila):  # type: ignore[misc]
     """Voila's server with other templates and routes, and without those of JupyterLab's front end and of arbitrary files."""
 
@@ -107,7 +112,7 @@ class PageServer(Voila):  # type: ignore[misc]
         """Voila's routes as they are wanted, after our own."""
         kept = []
         for route, handler, *arguments in super().init_handlers():
-            if not issubclass(handler, TornadoVoilaTreeHandler) and not _OF_LAB.search(route):
+            if not issubclass(handler, TornadoVoilaTreeHandler) and not is_of_lab(route, self.base_url):
                 own = next((own for own in self.own_handlers if issubclass(own, handler)), None)
                 own = own or type(handler.__name__, (self.errors, handler), {})
                 kept.append((self.at(self.page_path) if handler is TornadoVoilaHandler else route, own, *arguments))

@@ -1,7 +1,7 @@
 """Server: the guided pages as an app on this machine (Voila), or as notebooks (JupyterLab), with a folder as the tuning project.
 
-Voila brings the kernel and the widget manager; everything that a visitor sees is perfkit's own template. Nothing is requested
-from another host, sources stay hidden, and only the page assets of `handlers.ASSETS` are served as files. The server listens on
+Voila executes the pages; everything that a visitor sees is perfkit's own template and script. Nothing is requested from another
+host, sources stay hidden, and only the page assets of `handlers.ASSETS` are served as files. The server listens on
 127.0.0.1 and answers to no other host name, unless it is told to; then everybody needs its token (`perfkit.face.app.access`).
 """
 

@@ -44,7 +44,7 @@ def page_policy(nonce: str, host: str) -> str:
             "img-src 'self' data: blob:",
             "font-src 'self' data:",
             f"connect-src 'self'{sockets}",
-            "worker-src 'self' blob:",
+            "worker-src 'self'",
             "object-src 'none'",
             "base-uri 'self'",
             "form-action 'self'",

@@ -40,6 +40,8 @@ CALLED = {
     "jupyter_server.auth.identity:IdentityProvider.get_user_cookie": ("handler",),
     "jupyter_server.auth.identity:IdentityProvider.get_user_token": ("handler",),
     "jupyter_server.auth.identity:IdentityProvider.set_login_cookie": ("handler", "user"),
+    "jupyter_server.services.kernels.connection.base:deserialize_msg_from_ws_v1": ("ws_msg",),
+    "jupyter_server.services.kernels.connection.base:serialize_msg_to_ws_v1": ("msg_or_list", "channel"),
     "jupyter_server.services.kernels.kernelmanager:AsyncMappingKernelManager.cull_kernel_if_idle": ("kernel_id",),
     "jupyter_server.services.kernels.kernelmanager:AsyncMappingKernelManager.stop_buffering": ("kernel_id",),
     "jupyter_server.services.kernels.kernelmanager:ServerKernelManager": None,
@@ -69,8 +71,13 @@ TRAITS = {
     "jupyter_client.provisioning.factory:KernelProvisionerFactory": "default_provisioner_name",
     "ipywidgets.widgets.widget:Widget": "comm",
 }
-WORDS_OF_VOILA = {"voila.handler": ("voila_heartbeat",), "voila.notebook_renderer": ("kernel_start", "cell_generator")}
-"""What the app's template and handlers expect in Voila's own code: there is no interface for it."""
+TAKEN_FOR_GRANTED = {
+    "voila.handler": ("voila_heartbeat",),
+    "voila.notebook_renderer": ("kernel_start", "cell_generator"),
+    "jupyter_server.services.kernels.websocket": ("v1.kernel.websocket.jupyter.org",),
+    "ipywidgets.widgets.widget": ("jupyter.widget.control", "request_states", "update_states"),
+}
+"""What the app's template, handlers and script expect in the code of others: there is no interface for it."""
 
 
 def thing(place: str) -> object:
@@ -100,10 +107,10 @@ def test_a_setting_that_the_app_makes_exists(place):
     assert [name for name in TRAITS[place].split() if name not in names] == []
 
 
-@pytest.mark.parametrize("module", WORDS_OF_VOILA)
-def test_what_the_template_expects_stands_in_voila(module):
+@pytest.mark.parametrize("module", TAKEN_FOR_GRANTED)
+def test_what_template_and_script_expect_stands_there(module):
     source = inspect.getsource(import_module(module))
-    assert [word for word in WORDS_OF_VOILA[module] if word not in source] == []
+    assert [word for word in TAKEN_FOR_GRANTED[module] if word not in source] == []
 
 
 def test_whatever_the_app_imports_is_required_with_a_bound_above():

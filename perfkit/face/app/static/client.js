@@ -5,6 +5,7 @@
 
 const PROTOCOL = "v1.kernel.websocket.jupyter.org"; // of jupyter_server: a message as parts, none of which the server has to read
 const RETRY_MS = 1000;
+const LONGEST_PAUSE_MS = 16000;
 const root = document.documentElement;
 
 /** Whether two values of a trait are equal; views draw what changed. */
@@ -62,7 +63,13 @@ class Model {
   }
 
   #tell(event, ...said) {
-    for (const listener of this.#listeners.get(event) ?? []) listener(...said);
+    for (const listener of this.#listeners.get(event) ?? []) {
+      try {
+        listener(...said);
+      } catch (error) {
+        reportError(error); // of one view, which is not to keep the others from hearing
+      }
+    }
   }
 }
 
@@ -101,6 +108,7 @@ class Kernel {
   #models = new Map();
   #awaited = new Map();
   #waiting = [];
+  #missed = false;
   #socket = null;
   #sent = 0;
 
@@ -119,7 +127,10 @@ class Kernel {
     this.#socket = Object.assign(new WebSocket(this.#address, PROTOCOL), { binaryType: "arraybuffer" });
     this.#socket.addEventListener("open", () => this.#greet());
     this.#socket.addEventListener("message", ({ data }) => this.#receive(unpacked(data)));
-    this.#socket.addEventListener("close", () => window.perfkitPage.isHere() && setTimeout(() => this.#connect(), RETRY_MS));
+    this.#socket.addEventListener("close", () => {
+      this.#missed = true;
+      if (window.perfkitPage.isHere()) setTimeout(() => this.#connect(), RETRY_MS);
+    });
   }
 
   #greet() {
@@ -134,6 +145,7 @@ class Kernel {
 
   /** Asks for the widgets that there are: they were made before anybody listened, or changed while nobody did. */
   ask() {
+    if (this.#socket.readyState !== WebSocket.OPEN) return; // it asks as soon as it is
     this.#say("comm_open", { comm_id: this.#control, target_name: "jupyter.widget.control", data: {} }, [], { version: "1.0.0" });
     this.#say("comm_msg", { comm_id: this.#control, data: { method: "request_states" } });
   }
@@ -142,7 +154,7 @@ class Kernel {
     const header = { msg_id: `${this.#session}-${(this.#sent += 1)}`, msg_type: type, session: this.#session, username: "", version: "5.3", date: new Date().toISOString() };
     const said = packed(["shell", ...[header, {}, metadata, content].map((part) => JSON.stringify(part)), ...parts]);
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(said);
-    else this.#waiting.push(said);
+    else if (window.perfkitPage.isHere()) this.#waiting.push(said);
   }
 
   #receive({ type, content, parts }) {
@@ -158,10 +170,12 @@ class Kernel {
 
   #learnAll(states) {
     for (const [id, { state }] of Object.entries(states)) {
+      if (this.#models.has(id) && !this.#missed) continue; // it has heard everything, and what came meanwhile is newer
       this.#learn(id, state);
       // What a thread of the kernel said between its taking of this state and its sending it came to nobody.
       if (state.kind) this.#models.get(id).send({ type: "catch-up" });
     }
+    this.#missed = false;
     this.#say("comm_close", { comm_id: this.#control, data: {} });
   }
 
@@ -186,19 +200,28 @@ function draw({ base, id }) {
     for (const place of document.querySelectorAll("[data-widget]")) {
       if (seen.has(place)) continue;
       seen.add(place);
-      Promise.all([kernel.model(place.dataset.widget), views]).then(([model, { render }]) => {
-        window.perfkitPage.shows(model);
-        render({ model, el: place });
+      drawIn(place, kernel.model(place.dataset.widget), views).catch((error) => {
+        reportError(error);
+        window.perfkitPage.couldNotShow(place);
       });
     }
   };
   new MutationObserver(drawArrived).observe(document.getElementById("content"), { childList: true });
   drawArrived();
-  window.perfkitPage.whole.then(() => {
+  window.perfkitPage.whole.then(async () => {
     drawArrived();
     // A kernel in which a thread makes a widget while it counts them fails to answer.
-    const again = setInterval(() => (kernel.isAwaited ? kernel.ask() : clearInterval(again)), RETRY_MS);
+    for (let pause = RETRY_MS; pause <= LONGEST_PAUSE_MS; pause *= 2) {
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      if (kernel.isAwaited) kernel.ask();
+    }
   });
+}
+
+async function drawIn(place, told, loaded) {
+  const [model, { render }] = await Promise.all([told, loaded]);
+  window.perfkitPage.shows(model);
+  render({ model, el: place });
 }
 
 window.perfkitPage.kernel.then(draw);

@@ -62,7 +62,16 @@
     expectedViews,
 
     /** Whether somebody is there, and the kernel too. */
-    isHere: () => !leaving,
+    isHere: () => !leaving && failures <= FAILURES,
+
+    /** What should stand in `place` could not be drawn: the page says so there, and shows the rest. */
+    couldNotShow(place) {
+      delete place.dataset.widget;
+      place.className = "cell cell-error";
+      place.setAttribute("role", "alert");
+      place.textContent = document.getElementById("content").dataset.broken;
+      hideStarting();
+    },
 
     /** A widget is shown: a panel gets back what it had. */
     shows(model) {
@@ -118,6 +127,7 @@
 
   // Presence: the server ends the kernel when this socket closes, and says so when the kernel ended ---------------------------
 
+  const FAILURES = 2;
   let failures = 0;
 
   function holdPresence() {
@@ -134,8 +144,8 @@
     socket.addEventListener("close", () => {
       if (leaving) return;
       failures += 1;
-      if (failures > 2) showEnded(document.getElementById("reopen").dataset.away);
-      setTimeout(failures > 2 ? reopenOnceThere : holdPresence, 1000);
+      if (failures > FAILURES) showEnded(document.getElementById("reopen").dataset.away);
+      setTimeout(failures > FAILURES ? reopenOnceThere : holdPresence, 1000);
     });
   }
 
