@@ -42,20 +42,23 @@ def summarize(run: Run, *, step: int | None = None, group: Group | None = None) 
         from perfkit.explain.guide_terms import guide_terms  # noqa: PLC0415  with the ledger, which only this needs
 
         ranks = _grouped(ranks, guide_terms(run, group, steps=chosen))
-    memory = {"memory_reports": _memory_reports(run)} if run.has("memory_reports") else {}
+    read_later = {
+        "collectives": _collectives(run.frame("collectives", steps=chosen)),
+        "waiting": _waiting(run, chosen),
+        **({"memory_reports": _memory_reports(run)} if run.has("memory_reports") else {}),
+    }
     return {
         "run": run.name,
         "kind": run.kind,
         "format": run.format,
         "ranks_found": len(run.ranks),
         "events": _events(run),
+        # Of what is read when it is asked for the losses are known by now.
         "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
         "notes": list(run.notes),
         "ranks": ranks,
         "kernels": kernels,
-        "collectives": _collectives(run.frame("collectives", steps=chosen)),
-        "waiting": _waiting(run, chosen),
-        **memory,
+        **read_later,
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.core.run import LazyTables, Run
+from perfkit.explain.summary import summarize
 from perfkit.record import _state
 from perfkit.record.formats.ascend import _many, ascend_text
 from perfkit.record.formats.ascend._recording import groups_of_use
@@ -100,6 +101,15 @@ def test_groups_are_known_though_a_communication_file_is_damaged(recording: Path
         assert use_of(lazy, columns) == use_of(eager, columns)
     lazy.frame("collectives")
     assert list(lazy.dropped) == list(eager.dropped)
+
+
+def test_the_summary_tells_the_losses_of_what_it_reads_later(recording: Path, monkeypatch: pytest.MonkeyPatch):
+    file = next(recording.glob("rank1*/**/communication.json"))
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    lost = [(loss.what, loss.count, loss.file) for loss in load(recording).dropped if loss.file.endswith("communication.json")]
+    assert lost
+    told = [(entry["what"], entry["count"], entry["file"]) for entry in summarize(lazily(recording, monkeypatch))["dropped"]]
+    assert set(lost) <= set(told)
 
 
 def test_steps_come_from_the_summaries_alone(monkeypatch: pytest.MonkeyPatch):
