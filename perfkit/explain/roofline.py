@@ -16,7 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from perfkit.core.errors import InputError
+from perfkit.core.looks import brief
 from perfkit.core.run import Run
+from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S
 
 ELEMENT_BYTES = {
@@ -111,6 +115,38 @@ def roofline(costs: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_per_s
     return costs.assign(
         roof_flops_per_s=roof, bound=bound.where(roof.notna()), efficiency_ratio=costs["flops_per_s"] / roof.where(roof > 0)
     )
+
+
+def roof_of(device: HardwareSpec) -> tuple[float, float]:
+    """FLOP/s (bf16 where it has it) and bytes a second of memory that bound a device; InputError if its memory is not known."""
+    if not device.memory_bytes_per_s:
+        raise InputError(device.name, ["its memory rate is not known, so it has no roof; choose another device"])
+    return device.peak_flops_per_s.get("bf16") or next(iter(device.peak_flops_per_s.values())), device.memory_bytes_per_s
+
+
+def under_the_roof(costs: pd.DataFrame, device: HardwareSpec) -> pd.DataFrame:
+    """Rows of `operator_costs` with known FLOPs beside the roof of a device, the longest first."""
+    peak, memory = roof_of(device)
+    table = roofline(costs, peak_flops_per_s=peak, memory_bytes_per_s=memory).dropna(subset=["efficiency_ratio"])
+    first = ("operator", "total_ns", "flops_per_s", "roof_flops_per_s", "efficiency_ratio")
+    rest = ("bound", "kind", "count", "intensity_flops_per_byte", "input_shapes")
+    frame = table[[*first, *rest]].reset_index(drop=True)
+    frame.attrs |= {"title": "Operators beside their roof, the longest first", "look": "folded"}
+    return brief(frame, *first)
+
+
+def roof_told(beneath: pd.DataFrame, device: str) -> list[str]:
+    """What the operator that takes longest reaches of the roof of a device; then how much of `under_the_roof` lies above it."""
+    if beneath.empty:
+        return ["No shapes were recorded, so FLOPs and the roofline are not measured."]
+    longest = beneath.iloc[0]
+    form = "{operator} takes longest of those whose FLOPs are known ({total_ns}) and reaches {share} of the roof of {device}."
+    amounts = {"total_ns": int(longest["total_ns"]), "share": float(longest["efficiency_ratio"])}
+    told: list[str] = [say(form, operator=str(longest["operator"]), device=device, **amounts)]
+    if above := int((beneath["efficiency_ratio"] > 1).sum()):
+        why = "what a cache holds moves faster than memory does, or the recording is of another device"
+        told.append(say("{num} of {all} lie above it: {why}.", num=str(above), all=str(len(beneath)), why=why))
+    return told
 
 
 def _calls(run: Run, rank: int, steps: list[int] | None) -> pd.DataFrame:

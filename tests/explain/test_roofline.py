@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from perfkit.core import catalog
+from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.explain.roofline import cost_of, operator_costs, roofline
+from perfkit.core.units import format_ratio
+from perfkit.explain.roofline import cost_of, operator_costs, roof_told, roofline, under_the_roof
 from perfkit.record.format import Sink
 from perfkit.record.load import load
 
@@ -97,3 +100,15 @@ def test_the_roof_is_memory_below_the_ridge_and_compute_above():
 def test_what_was_recorded_without_shapes_has_no_flops():
     run = load(DATA / "hta" / "nccl_parser_config", cache=False)
     assert operator_costs(run, rank=0)["flops"].isna().all()
+
+
+def test_what_is_told_of_the_roof_stands_in_the_table_beside_it():
+    device = catalog.hardware()["Ascend 376"]
+    beneath = under_the_roof(operator_costs(load(data_folder() / "traces" / "torch_npu_2rank"), rank=1), device)
+    assert (beneath["total_ns"].diff().dropna() <= 0).all()
+    first, above = roof_told(beneath, "Ascend 376")
+    assert str(beneath["operator"].iloc[0]) in first
+    assert format_ratio(beneath["efficiency_ratio"].iloc[0]) in first
+    assert above.startswith(f"{(beneath['flops_per_s'] > beneath['roof_flops_per_s']).sum()} of {len(beneath)} lie above it")
+    assert roof_told(beneath.iloc[:0], "x") == ["No shapes were recorded, so FLOPs and the roofline are not measured."]
+    assert len(roof_told(beneath[beneath["efficiency_ratio"] < 1], "x")) == 1

@@ -8,12 +8,12 @@ import altair as alt
 import pandas as pd
 
 from perfkit.core.demangled import demangled
-from perfkit.core.errors import InputError
 from perfkit.core.shortening import shortened
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.units import NS_PER_MS, NS_PER_US
 from perfkit.explain.diagnose.kernels import told
 from perfkit.explain.operators import UNKNOWN
+from perfkit.explain.roofline import roof_of
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -75,10 +75,7 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
 
     Raises InputError if the memory rate of the device is not known.
     """
-    memory_bytes_per_s = device.memory_bytes_per_s
-    if not memory_bytes_per_s:
-        raise InputError(device.name, ["its memory rate is not known, so it has no roof; choose another device"])
-    peak_flops_per_s = device.peak_flops_per_s.get("bf16") or next(iter(device.peak_flops_per_s.values()))
+    peak_flops_per_s, memory_bytes_per_s = roof_of(device)
     points = [
         {
             "name": _short(str(row["operator"])),
