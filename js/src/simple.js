@@ -140,7 +140,9 @@ function keepAddress(model, before) {
   model.on("change:values", fromKernel);
   addEventListener("hashchange", fromEvent);
   const values = model.get("values");
-  const untold = Object.entries(read(location.hash)).filter(([name, value]) => values[name] !== value && values[name] === before[name]);
+  const told = new URLSearchParams(location.search);  // what the kernel began with; a long address it has not heard yet
+  const isUntold = ([name, value]) => values[name] !== value && (values[name] === before[name] || !told.has(name));
+  const untold = Object.entries(read(location.hash)).filter(isUntold);
   if (untold.length) model.send({ type: "hash", values: { ...values, ...Object.fromEntries(untold) } });
   else fromKernel(); // the query has told it
   return () => {

@@ -122,7 +122,7 @@ class ClusterJudgement:
 
     def told(self) -> tuple[str, ...]:
         """Ranks, links and balance in a sentence each, as one text; then the stages, and what could not be judged."""
-        said = (self._ranks_told(), self._clocks_told(), self._links_told(), self._balance_told() or waits_told(self.stages))
+        said = (self._ranks_told(), self._clocks_told(), self._links_told(), self._balance_told(), waits_told(self.stages))
         return (joined(said), stages_told(self.stages), *self._notes())
 
     def to_frame(self) -> pd.DataFrame:

@@ -126,8 +126,9 @@ def roof_of(device: HardwareSpec) -> tuple[float, float]:
 
 def under_the_roof(costs: pd.DataFrame, device: HardwareSpec) -> pd.DataFrame:
     """Rows of `operator_costs` with known FLOPs beside the roof of a device, the longest first."""
-    peak, memory = roof_of(device)
-    table = roofline(costs, peak_flops_per_s=peak, memory_bytes_per_s=memory).dropna(subset=["efficiency_ratio"])
+    known = costs.dropna(subset=["flops_per_s", "intensity_flops_per_byte"])
+    peak, memory = roof_of(device) if len(known) else (math.nan, math.nan)
+    table = roofline(known, peak_flops_per_s=peak, memory_bytes_per_s=memory).dropna(subset=["efficiency_ratio"])
     first = ("operator", "total_ns", "flops_per_s", "roof_flops_per_s", "efficiency_ratio")
     rest = ("bound", "kind", "count", "intensity_flops_per_byte", "input_shapes")
     frame = table[[*first, *rest]].reset_index(drop=True)
@@ -136,16 +137,23 @@ def under_the_roof(costs: pd.DataFrame, device: HardwareSpec) -> pd.DataFrame:
 
 
 def roof_told(beneath: pd.DataFrame, device: str) -> list[str]:
-    """What the operator that takes longest reaches of the roof of a device; then how much of `under_the_roof` lies above it."""
+    """What the longest row of `under_the_roof` reaches of the roof of a device; then how many of the rows lie above it."""
     if beneath.empty:
         return ["No shapes were recorded, so FLOPs and the roofline are not measured."]
     longest = beneath.iloc[0]
-    form = "{operator} takes longest of those whose FLOPs are known ({total_ns}) and reaches {share} of the roof of {device}."
+    form = "{operator} with the shapes that take longest ({total_ns}) reaches {share} of the roof of {device}."
     amounts = {"total_ns": int(longest["total_ns"]), "share": float(longest["efficiency_ratio"])}
     told: list[str] = [say(form, operator=str(longest["operator"]), device=device, **amounts)]
     if above := int((beneath["efficiency_ratio"] > 1).sum()):
         why = "what a cache holds moves faster than memory does, or the recording is of another device"
-        told.append(say("{num} of {all} lie above it: {why}.", num=str(above), all=str(len(beneath)), why=why))
+        told.append(
+            say(
+                "{num} of {all} operators, each with its shapes, lie above it: {why}.",
+                num=str(above),
+                all=str(len(beneath)),
+                why=why,
+            )
+        )
     return told
 
 

@@ -80,15 +80,18 @@ PANEL = Panel(
 PanelView(PANEL, name="states")
 """
 
-LATER = ("import time", *["time.sleep(0.2)"] * 30)
+LATER = ("import time", *["time.sleep(0.2)"] * 60)
 """Cells of a page that takes a while; between two of them the kernel answers."""
 
 BY_ITSELF = f"""
 import threading, time
 {RANKS.replace('PanelView(PANEL, name="ranks")', "").replace('"n": 8,', '"n": 0,').replace("low=1,", "low=0,")}
 view = PanelView(PANEL, name="ranks")
+import os, pathlib
+go = pathlib.Path(os.environ["PERFKIT_PROJECT"]) / "go"
 def change():
-    time.sleep(4)
+    while not go.exists():
+        time.sleep(0.1)
     for n in (1, 2, 3):
         view.set({{"n": n}})
         time.sleep(0.3)

@@ -12,7 +12,7 @@ import pytest
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.resources import data_folder
-from perfkit.core.units import THIN_SPACE
+from perfkit.core.units import THIN_SPACE, format_ns
 from perfkit.explain.cluster import ClusterJudgement, groups_of_rank, judge_cluster
 from perfkit.explain.communication import link_table
 from perfkit.explain.diagnose import all_rules, diagnose
@@ -47,6 +47,16 @@ def test_another_metric_is_compared():
     assert waiting.loc[0, "value_ns"] == 146_614_020
     assert whole.loc[8, "value_ns"] == 374_073_650 - 178_320_265
     assert "Rank 2 is furthest from its stage: 76.3 ms" in judged.compared().told().replace(THIN_SPACE, " ")
+
+
+@pytest.mark.parametrize("fault", ["imbalanced_pp_stage:0:1.5", "slow_rank:5:1.4"])
+def test_the_stage_that_waits_most_is_told_with_and_without_an_imbalance(fault: str):
+    judged = judge(simulated(fault))
+    stages = judged.stages.set_index("stage")["bubble_ns"]
+    assert stages.max() > 0
+    text = judged.told()[0].replace(THIN_SPACE, " ")
+    assert f"Stage {stages.idxmax()} waits {format_ns(stages.max()).replace(THIN_SPACE, ' ')} of its" in text
+    assert bool(judged.found("stage-imbalance")) == fault.startswith("imbalanced")
 
 
 def test_a_simulated_slow_rank_is_named_and_comes_first():

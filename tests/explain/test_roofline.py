@@ -109,6 +109,7 @@ def test_what_is_told_of_the_roof_stands_in_the_table_beside_it():
     first, above = roof_told(beneath, "Ascend 376")
     assert str(beneath["operator"].iloc[0]) in first
     assert format_ratio(beneath["efficiency_ratio"].iloc[0]) in first
-    assert above.startswith(f"{(beneath['flops_per_s'] > beneath['roof_flops_per_s']).sum()} of {len(beneath)} lie above it")
+    num = (beneath["flops_per_s"] > beneath["roof_flops_per_s"]).sum()
+    assert above.startswith(f"{num} of {len(beneath)} operators, each with its shapes, lie above it")
     assert roof_told(beneath.iloc[:0], "x") == ["No shapes were recorded, so FLOPs and the roofline are not measured."]
     assert len(roof_told(beneath[beneath["efficiency_ratio"] < 1], "x")) == 1

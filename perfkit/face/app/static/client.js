@@ -129,7 +129,7 @@ class Kernel {
     this.#socket.addEventListener("message", ({ data }) => this.#receive(unpacked(data)));
     this.#socket.addEventListener("close", () => {
       this.#missed = true;
-      if (window.perfkitPage.isHere()) setTimeout(() => this.#connect(), RETRY_MS);
+      setTimeout(() => window.perfkitPage.isHere() && this.#connect(), RETRY_MS);
     });
   }
 
@@ -138,9 +138,9 @@ class Kernel {
     for (const said of this.#waiting.splice(0)) this.#socket.send(said);
   }
 
-  /** Whether a view waits for a widget that the kernel has not told. */
-  get isAwaited() {
-    return this.#awaited.size > 0;
+  /** Whether a view waits for the widget `id`, which the kernel has not told. */
+  isAwaited(id) {
+    return this.#awaited.has(id);
   }
 
   /** Asks for the widgets that there are: they were made before anybody listened, or changed while nobody did. */
@@ -210,11 +210,13 @@ function draw({ base, id }) {
   drawArrived();
   window.perfkitPage.whole.then(async () => {
     drawArrived();
+    const awaited = () => [...document.querySelectorAll("[data-widget]")].filter((place) => kernel.isAwaited(place.dataset.widget));
     // A kernel in which a thread makes a widget while it counts them fails to answer.
     for (let pause = RETRY_MS; pause <= LONGEST_PAUSE_MS; pause *= 2) {
       await new Promise((resolve) => setTimeout(resolve, pause));
-      if (kernel.isAwaited) kernel.ask();
+      if (awaited().length) kernel.ask();
     }
+    awaited().forEach((place) => window.perfkitPage.couldNotShow(place)); // of a widget that was closed
   });
 }
 

@@ -47,6 +47,8 @@ Groups = list[tuple[str, tuple[int, ...]]]
 
 _KEPT_BYTES = 128 * MIB
 _USE = frozenset({"rank", "group", "group_size", "operation"})
+_AT_ONCE = 64
+"""Ranks whose kernels are held to put their collectives together: one after the other they take far longer."""
 
 
 def read_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) -> list[Recording]:
@@ -215,8 +217,12 @@ class _Later:
         return self._joined[1].copy(deep=False)
 
     def _joined_collectives(self, ranks: list[int]) -> pd.DataFrame:
-        sink, told, executed = Sink(), self._told(ranks), list(self._executed(ranks))
-        add_rows(as_table(matched(told, executed), self._groups), sink)
+        sink = Sink()
+        # What is told of all ranks is one table at once; their kernels are held a few ranks at a time.
+        at_once = _AT_ONCE if any(self._ranks[rank].file(KERNELS) is not None for rank in ranks) else max(1, len(ranks))
+        for first in range(0, len(ranks), at_once):
+            part = ranks[first : first + at_once]
+            add_rows(as_table(matched(self._told(part), list(self._executed(part))), self._groups), sink)
         return sink.tables().get("collectives", empty("collectives"))
 
     def _told(self, ranks: Sequence[int]) -> pd.DataFrame:
@@ -224,7 +230,8 @@ class _Later:
         files = {rank: file for rank in ranks if (file := self._ranks[rank].file(COLLECTIVES)) is not None}
         frame, careful = read_columns(files)
         told = pd.concat([frame, told_of([(rank, self._operations_of(rank)) for rank in careful])], ignore_index=True)
-        for rank, use in set(zip(told["rank"].tolist(), map(use_named, told["name"], told["group"]), strict=True)):
+        # A file that is read with care may name groups in operations that are lost: `read_use` tells them.
+        for rank, use in set(zip(frame["rank"].tolist(), map(use_named, frame["name"], frame["group"]), strict=True)):
             self._use.setdefault(rank, set()).add(use)
         return told
 
@@ -275,7 +282,11 @@ class _Later:
 
     @cached_property
     def _groups(self) -> _layout.Groups:
-        used = {rank: self._linked_groups(rank) for rank in self._ranks}
+        used: dict[int, set[str | None]]
+        if "_linked" in self.__dict__:  # no file of links is read twice
+            used = {recording.rank.rank: {link.group for link in recording.links} for recording in self._linked}
+        else:
+            used = {rank: self._linked_groups(rank) for rank in self._ranks}
         for rank, groups in used.items():
             groups.update(group for _, group in self._use_of(rank))
         return groups_of_use(used, self._named)

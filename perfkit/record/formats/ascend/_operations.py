@@ -132,8 +132,8 @@ def _frame(rows: _Rows) -> tuple[pd.DataFrame, set[int]]:
 def _numbers(texts: Sequence[msgspec.Raw], unit: Literal["us", "ms"]) -> tuple[_Ints, _Flags, _Flags]:
     """Decimal texts as whole numbers of the small unit (0 where there is none), which are known, and which are odd.
 
-    Odd is a text that is there and no number, or a negative one. None is made into bytes of its own, which would take longer than
-    all else that is done with it.
+    Odd is a text that is there and no number, or a negative one. No known one is made into bytes of its own, which would take
+    longer than all else that is done with it.
     """
     values, known = exact_ns(texts, unit)
     odd: _Flags = values < 0
