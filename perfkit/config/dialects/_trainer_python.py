@@ -19,6 +19,7 @@ from typing import Any
 from perfkit.config.dialects.dialect import Changes, Parsed
 from perfkit.config.dialects.key_effects import left_over
 from perfkit.core.errors import InputError
+from perfkit.core.syntax import tree_of
 from perfkit.core.texts import say
 
 ARGUMENTS = re.compile(r"(?:Seq2Seq)?TrainingArguments|(SFT|DPO|KTO|ORPO|CPO|Reward|GRPO|PPO|RLOO)Config")
@@ -138,7 +139,7 @@ def parse(text: str) -> Parsed:
 
 def _tree(text: str) -> ast.Module | None:
     try:
-        return ast.parse(_plain(text))
+        return tree_of(_plain(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from perfkit.config.dialects.unread import unread_program
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
+from perfkit.core.syntax import tree_of
 from perfkit.core.texts import say
 
 
@@ -81,7 +81,7 @@ def _file_of(document: Document, begun: Started) -> Document:
 def _is_python(text: str) -> bool:
     """Whether a text is a program of Python, in which a line that starts another one is an example."""
     try:
-        ast.parse(text)
+        tree_of(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

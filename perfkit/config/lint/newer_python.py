@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 
+from perfkit.core.syntax import tree_of
+
 _ALIAS = re.compile(r"^(\s*)type\s+([A-Za-z_]\w*)\s*(?:\[[^=\n]*\])?\s*=", re.MULTILINE)
 _PARAMETERS = re.compile(r"^(\s*(?:async\s+def|def|class)\s+[A-Za-z_]\w*)\s*\[")
 _STRING = re.compile(r"\b[fF][rR]?(\"|')(?!\1\1)|\b[rR][fF](\"|')(?!\2\2)")
@@ -17,13 +19,13 @@ _STRING = re.compile(r"\b[fF][rR]?(\"|')(?!\1\1)|\b[rR][fF](\"|')(?!\2\2)")
 def parse_python(text: str, file: str) -> ast.Module:
     """The tree of a source of Python 3.8 to 3.13. Raises SyntaxError with the line of the text as it is."""
     try:
-        return ast.parse(text, filename=file)
+        return tree_of(text, file=file)
     except SyntaxError:
         older = "\n".join(_older(line) for line in _ALIAS.sub(r"\1\2 =", text).split("\n"))
         if older == text:
             raise
         try:
-            return ast.parse(older, filename=file)
+            return tree_of(older, file=file)
         except SyntaxError:
             pass
         raise

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfkit.core.errors import InputError
+from perfkit.core.syntax import tree_of
 from perfkit.face.widgets.pickers import Picker
 from perfkit.face.widgets.steps import Step
 from perfkit.project.keep import own_project
@@ -40,7 +41,7 @@ def with_choices(page: Path, objects: Mapping[str, Any]) -> str:
 def _lines(source: str, objects: Mapping[str, Any], parameters: set[str], chosen: dict[str, str]) -> list[str]:
     """What a cell needs besides to make the choices of what it makes; a path that is a parameter goes to `chosen`."""
     lines = []
-    for node in ast.parse(source).body:
+    for node in tree_of(source).body:
         for name in _names(node):
             thing = objects.get(name)
             choices = dict(thing.view.choices()) if isinstance(thing, Picker | Step) else {}
@@ -76,7 +77,7 @@ def _is_parameters(cell: Mapping[str, Any]) -> bool:
 
 
 def _assigned(source: str) -> list[str]:
-    return [name for node in ast.parse(source).body for name in _names(node)]
+    return [name for node in tree_of(source).body for name in _names(node)]
 
 
 def _source(cell: Mapping[str, Any]) -> str:

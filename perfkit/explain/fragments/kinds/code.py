@@ -11,6 +11,7 @@ from perfkit.config.fragments.meanings import meanings
 from perfkit.config.lint import lint_text
 from perfkit.config.lint.code import called_name
 from perfkit.core.spec.plan import Plan
+from perfkit.core.syntax import tree_of
 from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
@@ -29,7 +30,7 @@ def _read(piece: Piece) -> Part:
         for one in lint_text("fragment.py", text, ["code"]).problems
     ]
     try:
-        says = tuple(_says(ast.parse(text), piece.plan))
+        says = tuple(_says(tree_of(text), piece.plan))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         says = ()
     return Part(

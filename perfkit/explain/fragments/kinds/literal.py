@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from perfkit.core.figure import figure
+from perfkit.core.syntax import tree_of
 from perfkit.core.texts import say
 from perfkit.explain.fragments.keys_part import explain_keys
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
@@ -64,7 +65,8 @@ def _parsed(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body)
+        (only,) = tree_of(text.strip()).body
+        return _value(only.value) if isinstance(only, ast.Expr) else _flow(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return _flow(text)
 
