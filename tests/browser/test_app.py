@@ -62,6 +62,14 @@ def sentence(page):
     return page.locator(".pk-sentence")
 
 
+def end_kernel(page, server: Server) -> None:
+    """End the kernel of an open page as the page itself would, and wait until it is told."""
+    kernel_id = page.evaluate("perfkitPage.kernel.then(({ id }) => id)")
+    request = urllib.request.Request(f"{server.url}voila/api/shutdown/{kernel_id}", method="POST", data=b"")
+    assert urllib.request.urlopen(request, timeout=20).status == 204
+    expect(page.locator("#ended")).to_be_visible(timeout=30_000)
+
+
 def status_of(url: str, **headers: str) -> int:
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as reply:
@@ -174,10 +182,7 @@ def test_a_page_whose_kernel_has_ended_connects_no_more(page, server):
     page.add_init_script(LOST)
     page.goto(f"{server.url}11_ranks")
     wait_ready(page)
-    kernel_id = page.evaluate("perfkitPage.kernel.then(({ id }) => id)")
-    request = urllib.request.Request(f"{server.url}voila/api/shutdown/{kernel_id}", method="POST", data=b"")
-    assert urllib.request.urlopen(request, timeout=20).status == 204
-    expect(page.locator("#ended")).to_be_visible(timeout=30_000)
+    end_kernel(page, server)
     page.wait_for_timeout(3 * 1000)
     assert page.evaluate("channels.length") == 1
     page.problems.clear()
@@ -456,10 +461,7 @@ def test_a_page_left_before_it_was_drawn_leaves_no_kernel(browser, server):
 def test_an_ended_kernel_is_said_and_the_page_reopens_as_it_was(page, server):
     page.goto(f"{server.url}11_ranks#n=4")
     wait_ready(page)
-    kernel_id = page.evaluate("perfkitPage.kernel.then(({ id }) => id)")
-    request = urllib.request.Request(f"{server.url}voila/api/shutdown/{kernel_id}", method="POST", data=b"")
-    assert urllib.request.urlopen(request, timeout=20).status == 204
-    expect(page.locator("#ended")).to_be_visible(timeout=30_000)
+    end_kernel(page, server)
     page.problems[:] = [problem for problem in page.problems if "404" not in problem and "WebSocket" not in problem]
     page.get_by_role("button", name="Reopen").click()
     expect(sentence(page)).to_have_text("4 ranks, picked none.", timeout=60_000)
