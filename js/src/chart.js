@@ -5,7 +5,7 @@ import { loadModule } from "./load_module.js";
 import { folded, foldedConfig, narrowConfig, narrowed } from "./narrow.js";
 import { expectedHeight } from "./reserve.js";
 import { Table } from "./table.js";
-import { onThemeChange, themed, vegaConfig } from "./theme.js";
+import { colorsOf, onThemeChange, themed, vegaConfig } from "./theme.js";
 import { leastShares } from "./shares.js";
 import { t } from "./texts.js";
 
@@ -29,6 +29,8 @@ export class Chart {
     this.pending = { rows: {}, values: {} }; // of `datasets` and `params`, what the view does not have yet
     this.rows = {}; // what the view holds, by data set: changed in place where only numbers change
     this.visible = true; // as far as known
+    this.colors = null; // of the theme, once they are known
+    this.laidOut = 0; // the plot's width, once it is known
     this.queue = Promise.resolve();
     this.plot = el("div", { class: "pk-plot", role: "img" });
     this.tableBox = el("div", { class: "pk-chart-table", hidden: true });
@@ -36,7 +38,10 @@ export class Chart {
     this.title = el("figcaption", { class: "pk-chart-title", id: freshId("title") });
     this.root = el("figure", { class: "pk-chart", "aria-labelledby": this.title.id },
       el("div", { class: "pk-chart-head" }, this.title, this.tools), this.plot, this.tableBox);
-    this.stopTheme = onThemeChange(() => this.description && this.rebuild(this.description, this.datasets, this.params));
+    this.stopTheme = onThemeChange(() => {
+      this.colors = null;
+      if (this.description) this.rebuild(this.description, this.datasets, this.params);
+    });
     this.names = new MutationObserver(() => this.nameMarks());
     this.names.observe(this.plot, { subtree: true, childList: true, attributes: true, attributeFilter: ["role"] });
     this.resize = new ResizeObserver(() => this.fit());
@@ -109,9 +114,11 @@ export class Chart {
     const vega = await loadModule(this.model, "vega");
     const { spec } = this.description;
     this.narrow = this.isNarrow();
-    const config = vegaConfig(this.root, this.configFor(columns));
+    const colors = this.colors ?? colorsOf(this.root); // asked for once: the browser works out the styles of the page for it
+    if (this.root.isConnected) this.colors = colors;
+    const config = vegaConfig(colors, this.configFor(columns));
     const shown = this.narrow ? narrowed(spec, this.datasets, this.width()) : columns ? folded(spec) : spec;
-    const compiled = vega.compile({ ...themed(shown, this.root), config: undefined }, { config }).spec;
+    const compiled = vega.compile({ ...themed(shown, colors), config: undefined }, { config }).spec;
     this.sized = sizedSignals(shown, compiled);
     const rows = Math.max(0, ...Object.values(this.datasets).map(lengthOf));
     const view = new vega.View(vega.parse(compiled), {
@@ -193,18 +200,20 @@ export class Chart {
     for (const group of this.plot.querySelectorAll('g[role="graphics-symbol"]:not([aria-label])')) group.removeAttribute("role");
   }
 
+  /** As the browser said when it laid the plot out last: to ask it while an answer is drawn lays out the whole page once more. */
   width() {
-    return Math.floor(this.plot.clientWidth);
+    return Math.floor(this.laidOut || this.plot.clientWidth);
   }
 
   isNarrow() {
-    const width = this.plot.clientWidth;
+    const width = this.width();
     return width > 0 && width < NARROW;
   }
 
   fit() {
+    this.laidOut = this.plot.clientWidth;
     this.settle();
-    if (this.view && this.plot.clientWidth && this.isNarrow() !== this.narrow) {
+    if (this.view && this.laidOut && this.isNarrow() !== this.narrow) {
       this.narrow = this.isNarrow();
       this.rebuild(this.description, this.datasets, this.params);
       return;
@@ -220,9 +229,11 @@ export class Chart {
 
   /** Hides words that stand over others, and lets the keyboard scroll a drawing that is wider than its place. */
   settle() {
-    hideOverlapping(this.plot);
-    if (this.plot.scrollWidth > this.plot.clientWidth) this.plot.tabIndex = 0;
-    else this.plot.removeAttribute("tabindex");
+    if (this.view) hideOverlapping(this.view);
+    afterFrame(() => {
+      if (this.plot.scrollWidth > this.plot.clientWidth) this.plot.tabIndex = 0;
+      else this.plot.removeAttribute("tabindex");
+    });
   }
 
   onClick(item) {

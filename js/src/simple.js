@@ -1,6 +1,6 @@
 // The small views: the header with the page's address, and links to other pages.
 import { ClassBar } from "./class_bar.js";
-import { download, el } from "./dom.js";
+import { afterFrame, download, el } from "./dom.js";
 import { renderOpener } from "./opener.js";
 import { begin, finish } from "./ready.js";
 import { t } from "./texts.js";
@@ -130,12 +130,19 @@ function keepAddress(model, before) {
     const values = read(hash);
     if (JSON.stringify(values) !== JSON.stringify(model.get("values"))) model.send({ type: "hash", values });
   };
-  const fromKernel = () => {
+  const write = () => {
+    waits = false;
     const hash = new URLSearchParams(model.get("values")).toString();
     const query = withoutValues(location.search, model.get("values"));
     if (query !== location.search || hash !== new URLSearchParams(read(location.hash)).toString()) {
       history.replaceState(null, "", `${location.pathname}${query}${hash ? `#${hash}` : ""}`);
     }
+  };
+  let waits = false;
+  // The charts of an answer come first: to write an address takes the browser longer than to redraw one.
+  const fromKernel = () => {
+    if (!waits) afterFrame(write);
+    waits = true;
   };
   model.on("change:values", fromKernel);
   addEventListener("hashchange", fromEvent);

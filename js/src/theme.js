@@ -1,13 +1,17 @@
 // Colours of axes, grid and text, taken from the page's CSS variables, so that light and dark need one specification.
 
-/** The chart configuration in the colours of `node`'s theme, over which the specification's own wins. */
-export function vegaConfig(node, own = {}) {
+/** The colours and the font of `node`'s theme. */
+export function colorsOf(node) {
   const style = getComputedStyle(node.isConnected ? node : document.documentElement);
   const color = (name, fallback) => style.getPropertyValue(`--pk-${name}`).trim() || fallback;
-  const text = color("text", "#1b2733");
-  const muted = color("muted", "#52606d");
-  const grid = color("grid", "#e4e9ef");
-  const font = style.fontFamily || "system-ui, sans-serif";
+  return {
+    text: color("text", TEXT), muted: color("muted", MUTED), grid: color("grid", "#e4e9ef"),
+    font: style.fontFamily || "system-ui, sans-serif",
+  };
+}
+
+/** The chart configuration in these colours, over which the specification's own wins. */
+export function vegaConfig({ text, muted, grid, font }, own = {}) {
   return merge(
     {
       background: "transparent",
@@ -45,9 +49,8 @@ const TEXT = "#1b2733";
 const MUTED = "#52606d";
 
 /** `spec` with the stand-in colours replaced by those of the page. */
-export function themed(spec, node) {
-  const style = getComputedStyle(node.isConnected ? node : document.documentElement);
-  const colors = { [TEXT]: style.getPropertyValue("--pk-text").trim() || TEXT, [MUTED]: style.getPropertyValue("--pk-muted").trim() || MUTED };
+export function themed(spec, { text, muted }) {
+  const colors = { [TEXT]: text, [MUTED]: muted };
   return JSON.parse(JSON.stringify(spec), (key, value) => (typeof value === "string" && Object.hasOwn(colors, value) ? colors[value] : value));
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 from perfkit.core import quantity, settings
 from perfkit.core.texts import PARTS, PATH_LABELS, catalogue, path_words, told
 from perfkit.face.charts.spec import UNITS, ChartSpec
+from perfkit.face.charts.theme import MAX_STRUCTURES
 
 MAX_WORDS = 500
 """Different words of a column; one with more holds names."""
@@ -27,6 +28,8 @@ _GUIDES: Mapping[str, str] = {
     **dict.fromkeys(("row", "column", "facet"), "header"),
 }
 """Where the words of a channel are written."""
+_READ: dict[str, tuple[dict[str, Any], str]] = {}
+"""What `_parts_read` made of a structure, and the digest of that, by the structure's own: a slider changes rows alone."""
 _UNIT = re.compile(r"^(?P<words>.*\S) \((?P<unit>[^(),]*)(?:, (?P<more>[^()]*))?\)$")
 
 
@@ -48,9 +51,14 @@ def _read(spec: ChartSpec) -> ChartSpec:
     words = {word: said for word, said in words.items() if word != said}
     if not words:
         return spec
-    written = _parts_read(spec.spec)
-    text = json.dumps(written, sort_keys=True, default=str)
-    return replace(spec, spec=written, digest=hashlib.sha256(text.encode()).hexdigest()[:16], words=words)
+    if spec.digest not in _READ:
+        if len(_READ) >= MAX_STRUCTURES:
+            _READ.clear()
+        written = _parts_read(spec.spec)
+        text = json.dumps(written, sort_keys=True, default=str)
+        _READ[spec.digest] = written, hashlib.sha256(text.encode()).hexdigest()[:16]
+    written, digest = _READ[spec.digest]
+    return replace(spec, spec=written, digest=digest, words=words)
 
 
 def _parts_read(node: Any) -> Any:

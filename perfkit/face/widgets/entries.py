@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ class Entry:
 
     def __init__(self, default: Any, *, shared: bool, visible: Visible = None, **words: Any) -> None:
         self._make_default = default if callable(default) else None
+        self._asks = tuple(inspect.signature(default).parameters) if callable(default) else ()
         self.default = None if callable(default) else default
         self.shared, self._visible, self._words = shared, visible, words
         self.source: Value | None = None
@@ -48,12 +49,13 @@ class Entry:
         """Whether something that the step knows fills the control."""
         return self._make_default is not None
 
-    def filled(self, known: Known, state: Any) -> tuple[dict[str, Any], Any]:
-        """What the default of the control is made of now, by name, and what it is; None if it follows nothing."""
-        if self._make_default is None:
-            return {}, None
-        asked = {name: known(name, state) for name in inspect.signature(self._make_default).parameters}
-        return asked, self._make_default(**asked)
+    def asked(self, known: Known, state: Any) -> dict[str, Any]:
+        """What the default of the control is made of now, by name; nothing if it follows nothing."""
+        return {name: known(name, state) for name in self._asks}
+
+    def made(self, asked: Mapping[str, Any]) -> Any:
+        """The default made of that; None if the control follows nothing."""
+        return None if self._make_default is None else self._make_default(**asked)
 
     def _drawn(self, known: Known) -> dict[str, Any]:
         """The words of the control, and when it is seen."""

@@ -43,8 +43,8 @@ __all__ = ["Action", "Answer", "Code", "Empty", "Panel", "PanelView"]
 
 _SEND_S = 0.001
 """Python lets a thread compute for 5 ms before another one may run; a pause lets the kernel's own send the charts at once."""
-_NEXT_MOVE_S = 0.1
-"""A slider that is dragged moves again sooner than this, and then nothing of the answer before is in the way of the next."""
+_NEXT_MOVE_S = 0.15
+"""A slider that is dragged moves again sooner; until it rests, neither tables nor what follows the panel are in its way."""
 
 State = Any
 Change = Callable[[State], State]
@@ -288,7 +288,7 @@ class PanelView(View):
                 answer = Answer(*self.panel.view(result))
                 progress.check()
                 self._show(answer)
-            progress.pause(_NEXT_MOVE_S if changes else _SEND_S)
+            progress.pause(_NEXT_MOVE_S if changes and answer.charts else _SEND_S)
             whole = answer.whole(progress.check)
             progress.check()
             self._show_details(whole)

@@ -58,7 +58,7 @@ class Recipe:
     empty: Empty | None = None
     follows_log: bool = False
     folded: bool = False
-    show: Callable[[StepView, Any], Whole] | None = None
+    show: Callable[[StepView, Any], Answer] | None = None
 
 
 class StepView(PanelView):
@@ -71,7 +71,8 @@ class StepView(PanelView):
         self._missing: NothingYet | None = None
         self._remembered: tuple[dict[str, Any], Any] | None = None
         self._refused: tuple[dict[str, Any], Exception] | None = None
-        self._whole = Whole({}, {}, "", (), ())
+        self._answer = Answer({}, {}, "")
+        self._whole = self._answer.whole()
         self._complete, self._must_show = False, False
         self._set_by_hand: set[str] = set()
         self._presses = self._seen_presses = self._answered_presses = 0
@@ -245,7 +246,7 @@ class StepView(PanelView):
             raise no_answer_yet(source.title if source else name)
         return state[name]
 
-    def compute(self, state: Mapping[str, Any]) -> Whole:
+    def compute(self, state: Mapping[str, Any]) -> Answer:
         """What the function returns now, as an answer; raises Cancelled where everything is as it was and stands on the page."""
         given = self._resolved | {name: state[name] for name in self._recipe.entries}
         if self._recipe.several:
@@ -258,7 +259,7 @@ class StepView(PanelView):
                 found = self._run(given, pressed=pressed)
                 if (progress := running()) is not None and progress.ended_early:  # for a newer question, of which it knows nothing
                     raise Cancelled
-                self._whole, self._remembered = found
+                self._answer, self._remembered = found
             except Cancelled:  # a newer question has the press too; the visitor's own word ends it
                 if (progress := running()) is not None and progress.by_visitor:
                     self._answered_presses = pressed_for
@@ -268,18 +269,16 @@ class StepView(PanelView):
                     self._answered_presses, self._refused, self._answered_news = pressed_for, (given, error), self._seen_news
                 raise
             self._answered_presses, self._refused, self._answered_news = pressed_for, None, self._seen_news
-        assert self._remembered is not None
-        self._finish(self.result, self._remembered[1])
-        self._finish(self.selection, chosen_in(self._whole, self._recipe.choose, state, several=bool(self._recipe.several)))
         shows, self._must_show = self._must_show or not self._complete, False
         self._complete = not shows
         if not shows:
+            self._tell()
             with self.lock:
                 self.status = {"state": "result"}
             raise Cancelled
-        return self._whole
+        return self._answer
 
-    def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
+    def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Answer, tuple[dict[str, Any], Any]]:
         recipe = self._recipe
         if recipe.button and not pressed:
             if why := self._why_not(given):
@@ -327,11 +326,21 @@ class StepView(PanelView):
         finally:
             self._news += 1  # what the function reads may be something else now
 
-    def _shown(self, result: Any) -> Whole:
+    def _shown(self, result: Any) -> Answer:
         names = {origin_of(value) for value in self._resolved.values()} - {""}
         return shown(result, choose=self._recipe.choose, sources=sorted(names))
 
+    def _tell(self) -> None:
+        """Let what follows the step begin."""
+        assert self._remembered is not None
+        self._finish(self.result, self._remembered[1])
+        several = bool(self._recipe.several)
+        self._finish(self.selection, chosen_in(self._whole, self._recipe.choose, self.state, several=several))
+
     def _show_details(self, whole: Whole) -> None:
+        """Its charts are out, and whoever moves a slider rests: what follows the step is in nobody's way now."""
+        self._whole = whole
+        self._tell()
         tables = {name: self._marked(table) if isinstance(table, Table) else table for name, table in whole.tables.items()}
         super()._show_details(whole._replace(tables=tables))
         self._complete = True
@@ -384,7 +393,7 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
         title=recipe.title,
         start=start,
         compute=view.compute,
-        view=lambda whole: Answer(*whole),
+        view=lambda answer: answer,
         controls=tuple(controls),
         actions=(*([pressed] if recipe.button else []), *map(action, recipe.buttons)),
         on_select=chosen if choose else None,

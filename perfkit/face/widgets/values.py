@@ -75,11 +75,11 @@ class Value:
         with self._changed:
             while self._asked != self._answered:
                 check()
-                self._changed.wait(_TURN_S)
-                waited_s += _TURN_S
                 if late is not None and waited_s >= LATE_S:
                     late()
                     late = None
+                self._changed.wait(_TURN_S)
+                waited_s += _TURN_S
             if self._error is not None:
                 raise self._error
             return self._value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 
 import altair as alt
 import pandas as pd
@@ -15,6 +16,7 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.face import widgets
 from perfkit.face.charts import theme
+from perfkit.face.widgets import panel
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.entries import Button
 from perfkit.face.widgets.page_state import page_state
@@ -32,6 +34,13 @@ def bars(frame: pd.DataFrame) -> alt.Chart:
 
 def table(num_ranks: int) -> pd.DataFrame:
     return pd.DataFrame({"rank": range(num_ranks), "amount": [10 * rank for rank in range(num_ranks)]})
+
+
+def wait_until(is_so: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 def test_a_step_shows_what_its_function_returns_in_any_order():
@@ -70,6 +79,53 @@ def test_a_control_and_an_earlier_step_make_a_step_run_again():
     assert second.value == "30 %"
     assert first.view.wait().text == "30"
     assert calls == [(20, "ms"), (30, "ms"), (30, "%")], "nothing is computed twice"
+
+
+def test_what_follows_a_slider_waits_until_its_visitor_rests(monkeypatch):
+    calls = []
+
+    @widgets.step(n=widgets.Slider(1, 9, default=2))
+    def dragged(n):
+        return n, bars(table(n))
+
+    @widgets.step(amount=dragged)
+    def following(amount):
+        calls.append(amount[0])
+        return str(amount[0])
+
+    def shown(n: int) -> bool:
+        return dragged.view.data["sentence"] == str(n)
+
+    assert following.value == "2"
+    monkeypatch.setattr(panel, "_NEXT_MOVE_S", 60.0)
+    for n in (3, 4, 5):
+        dragged.set(n=n)
+        wait_until(lambda n=n: shown(n))
+        assert calls == [2], "the chart follows the slider, and nothing is in its way"
+    monkeypatch.setattr(panel, "_NEXT_MOVE_S", 0.0)
+    dragged.set(n=6)
+    assert following.value == "6"
+    assert calls == [2, 6]
+
+
+def test_a_table_is_made_once_the_charts_are_out():
+    events = []
+
+    class Frames:
+        def to_frame(self) -> pd.DataFrame:
+            events.append("table")
+            return table(2)
+
+    @widgets.step(n=widgets.Slider(1, 9, default=2))
+    def two_halves(n):
+        return Frames(), bars(table(n))
+
+    two_halves.wait()
+    events.clear()
+    two_halves.view.observe(lambda _: events.append("charts"), "data")
+    two_halves.set(n=3)
+    assert list(two_halves.wait().tables) == ["table"]
+    assert events == ["charts", "table"]
 
 
 def test_what_is_chosen_is_a_value_for_the_next_step_and_draws_nothing_anew():

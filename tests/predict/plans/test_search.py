@@ -279,3 +279,17 @@ def test_what_an_earlier_search_kept_changes_no_result():
         kept, anew = search_plans(plan_for(), scored=scored, **asked), search_plans(plan_for(), **asked)
         assert {**kept.to_dict(), "seconds": 0} == {**anew.to_dict(), "seconds": 0}
         assert kept.candidates.equals(anew.candidates)
+
+
+def test_another_largest_tensor_parallel_keeps_what_is_known_of_the_others():
+    scored, asked = Scored(), []
+    for largest in (2, 8, 1, 16, 8, 2):
+        how = {"devices": 16, "largest_tensor": largest}
+        counted = {"progress": lambda _what, done, total: asked.append(total - done)}
+        kept, anew = search_plans(plan_for(), scored=scored, **how, **counted), search_plans(plan_for(), **how)
+        assert {**kept.to_dict(), "seconds": 0} == {**anew.to_dict(), "seconds": 0}
+        assert kept.candidates.equals(anew.candidates)
+        assert kept.rejected == anew.rejected
+        asked.append(-1)
+    looked_at = " ".join(map(str, asked)).split(" -1")
+    assert [bool(part.strip()) for part in looked_at[:-1]] == [True, True, False, True, False, False]

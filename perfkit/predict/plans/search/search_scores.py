@@ -51,7 +51,7 @@ class _Block:
 class Scored:
     """What searches found of the strategies of one space; given to the next search, it looks only at what is new to it.
 
-    A search of another model, device, batch or choice (but the sizes of tensor parallel) starts anew.
+    A search of another model, device, batch or choice (but the sizes of tensor parallel and the largest of them) starts anew.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Scored:
 
     def _start(self, of: tuple[Any, ...]) -> None:
         self._of = of
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[tuple[int, bool], _Block] = {}
         self.totals: dict[Strategy, StageTotals] = {}
         self.seconds: dict[tuple[Strategy, tuple[int, ...]], float] = {}
         self.plans: dict[Strategy, Plan] = {}
@@ -69,24 +69,26 @@ class Scored:
 
     def scores(self, plans: StrategyPlans, settings: MemorySettings, known: Calibration) -> Scores:
         """All strategies of the space of `plans`, with their memory."""
-        sizes = plans.space.values("tp").tolist()
-        of = (replace(plans.base, memory_limit=None), replace(plans.space, tp=()), settings, known)
+        sizes, node = plans.space.values("tp").tolist(), plans.space.devices_per_node
+        of = (replace(plans.base, memory_limit=None), replace(plans.space, tp=(), devices_per_node=0), settings, known)
         if self._of != of:
             self._start(of)
-        self._add(plans, settings, [size for size in sizes if size not in self._blocks])
-        return Scores(self, plans, settings, known, [(size, self._blocks[size]) for size in sizes])
+        # The devices of a node decide only whether a size is allowed: of one that is not, there are no strategies.
+        blocks = [(size, not node or size <= node) for size in sizes]
+        self._add(plans, settings, [block for block in blocks if block not in self._blocks])
+        return Scores(self, plans, settings, known, [(block[0], self._blocks[block]) for block in blocks])
 
-    def _add(self, plans: StrategyPlans, settings: MemorySettings, sizes: list[int]) -> None:
-        found = [enumerate_strategies(replace(plans.space, tp=(size,))) for size in sizes]
+    def _add(self, plans: StrategyPlans, settings: MemorySettings, blocks: list[tuple[int, bool]]) -> None:
+        found = [enumerate_strategies(replace(plans.space, tp=(size,))) for size, _ in blocks]
         if not sum(map(len, found)):
             peak = static = np.zeros(0)
         else:
             rows = plans.plans(_joined(found))
             peak, static = fullest_bytes(rows, Coded.same(settings, len(rows)), ALL, ("static",))
         start = 0
-        for size, strategies in zip(sizes, found, strict=True):
+        for block, strategies in zip(blocks, found, strict=True):
             part = slice(start, start + len(strategies))
-            self._blocks[size] = _Block(strategies, peak[part], static[part], np.full(len(strategies), np.nan))
+            self._blocks[block] = _Block(strategies, peak[part], static[part], np.full(len(strategies), np.nan))
             start = part.stop
 
 
