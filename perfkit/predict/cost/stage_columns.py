@@ -138,13 +138,25 @@ def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[P
 
     `amounts` has shape (layouts, kinds x amounts, chunks, stages); without the straggling of many nodes.
     """
-    work, rows = micro_batch_work(plans, eff), np.zeros(len(amounts), dtype=np.intp)
-    rates, gradients = _rates(plans, eff, work).at(rows), gradient_rates(plans, eff, work.network).at(rows)
-    passes, parameters = _passes(rates, gradients, amounts), gradients.trained(_held(amounts))
+    passes, rates, gradients = _first_plan(plans, eff, amounts)
+    parameters = gradients.trained(_held(amounts))
     before, after, slowed = _once(rates, gradients, amounts, parameters)
     around = _around(rates, passes, before + _chained(passes, slowed), parameters * rates.optimizer_s[:, None] + after)
-    ends = (pipeline_s(passes.forward, passes.backward, rates.passes, send) for send in (rates.send, np.zeros_like(rates.send)))
-    return passes, around + next(ends) - next(ends)
+    forward, backward, number = (np.concatenate([one, one]) for one in (passes.forward, passes.backward, rates.passes))
+    sends = np.concatenate([rates.send, np.zeros_like(rates.send)])
+    with_send, without = np.split(pipeline_s(forward, backward, number, sends), 2)
+    return passes, around + with_send - without
+
+
+def stage_passes(plans: CostColumns, eff: Efficiency, amounts: Floats) -> Passes:
+    """The passes of `stage_times` alone, for which no schedule is timed."""
+    return _first_plan(plans, eff, amounts)[0]
+
+
+def _first_plan(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[Passes, Rates, GradientRates]:
+    work, rows = micro_batch_work(plans, eff), np.zeros(len(amounts), dtype=np.intp)
+    rates, gradients = _rates(plans, eff, work).at(rows), gradient_rates(plans, eff, work.network).at(rows)
+    return _passes(rates, gradients, amounts), rates, gradients
 
 
 def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> tuple[Floats, Floats, Floats]:

@@ -94,12 +94,17 @@ class OptionTable:
         picks = np.array([int(front.act_bytes.argmin()) for front in fronts])
         if self._peaks(stage, fronts, picks[None])[0] > room:
             return None
+        traded = [_side_by_side([sum(getattr(front, name) for name in names) for front in fronts]) for names in _TRADED]
         while True:
-            stepped = picks - np.eye(len(picks), dtype=np.int64)[picks > 0]
-            stepped = stepped[self._peaks(stage, fronts, stepped) <= room] if len(stepped) else stepped
-            if not len(stepped):
+            chunks = np.flatnonzero(picks > 0)
+            stepped = np.repeat(picks[None], len(chunks), axis=0)
+            stepped[np.arange(len(chunks)), chunks] -= 1
+            if len(chunks):
+                fits = self._peaks(stage, fronts, stepped) <= room
+                chunks, stepped = chunks[fits], stepped[fits]
+            if not len(chunks):
                 return np.asarray(_pick(fronts, picks[None], "counts")[0])
-            more_ns, more_bytes = (_total(fronts, stepped, names) - _total(fronts, picks[None], names) for names in _TRADED)
+            more_ns, more_bytes = (each[chunks, picks[chunks] - 1] - each[chunks, picks[chunks]] for each in traded)
             gain = -more_ns / np.maximum(more_bytes, 1)
             picks = stepped[int(gain.argmax())]
 
@@ -273,8 +278,12 @@ def _pick(fronts: list[Front], picks: NDArray[np.int64], name: str) -> Ints:
     return np.stack([getattr(front, name)[picks[:, chunk]] for chunk, front in enumerate(fronts)], axis=-1)
 
 
-def _total(fronts: list[Front], picks: Ints, names: tuple[str, ...]) -> Ints:
-    return np.asarray(sum(_pick(fronts, picks, name).sum(axis=1) for name in names))
+def _side_by_side(columns: list[Ints]) -> Ints:
+    """Columns of different lengths as rows, filled up with zeros."""
+    found = np.zeros((len(columns), max(map(len, columns))), dtype=np.int64)
+    for row, column in zip(found, columns, strict=True):
+        row[: len(column)] = column
+    return found
 
 
 def _contiguous(counts: tuple[int, ...], available: list[int]) -> bool:

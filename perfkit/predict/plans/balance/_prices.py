@@ -16,7 +16,7 @@ from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.again import dense_of, layers_again
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.stage_columns import stage_times
+from perfkit.predict.cost.stage_columns import stage_passes, stage_times
 from perfkit.predict.cost.stage_layers import AMOUNTS, amounts_of
 from perfkit.predict.cost.step_columns import straggler_share
 from perfkit.predict.cost.work_columns import micro_batch_work
@@ -120,8 +120,8 @@ class StagePrices:
         changed = np.repeat(self.layers[None], 1 + len(kinds), axis=0)
         for row, kind in zip(changed[1:], kinds, strict=True):
             row[:, 0, stage] += self.amounts[index, kind]
-        forward, backward, _ = self._times_ns(changed)
-        more = [(passes[1:] - passes[0]).sum(axis=1)[:, stage] for passes in (forward, backward)]
+        passes, scale = stage_passes(self.columns, self.efficiency, changed), self._ns_per_s
+        more = [scale * (one[1:] - one[0]).sum(axis=1)[:, stage] for one in (passes.forward, passes.backward)]
         return round(float(more[0][0])), {kind: round(float(ns)) for kind, ns in zip(kinds, more[1], strict=True)}
 
     def ends(self) -> tuple[EndPart, EndPart]:
@@ -139,11 +139,14 @@ class StagePrices:
     def _times_ns(self, amounts: Floats) -> tuple[Floats, Floats, Floats]:
         passes, closing = stage_times(self.columns, self.efficiency, amounts)
         host = self.efficiency.step_host_s * self.efficiency.host
-        scale = NS_PER_S * (1 + self.straggling)
-        return scale * passes.forward, scale * passes.backward, scale * (closing + host)
+        return self._ns_per_s * passes.forward, self._ns_per_s * passes.backward, self._ns_per_s * (closing + host)
+
+    @property
+    def _ns_per_s(self) -> float:
+        return NS_PER_S * (1 + self.straggling)
 
     def _end(self, seconds: float, share: float) -> EndPart:
-        whole = seconds * NS_PER_S * (1 + self.straggling)
+        whole = seconds * self._ns_per_s
         return EndPart(fwd_ns=round(share * whole), bwd_ns=round((1 - share) * whole), param_bytes=0)
 
 

@@ -76,9 +76,16 @@ class PlanProblem:
         return _counts(found)
 
     def _left_bytes(self, layout: Layout, plain: Evaluator) -> Layout:
-        peaks = peak_memory(self.plan_of(layout), schedule=self.problem.schedule).stages
-        whole = np.array([round(peak.total) for peak in peaks], dtype=np.int64)
-        return np.asarray(whole - plain.peaks_bytes(layout[None])[0])
+        key = layout.tobytes()
+        if key not in self._peaks:
+            peaks = peak_memory(self.plan_of(layout), schedule=self.problem.schedule).stages
+            self._peaks[key] = np.array([round(peak.total) for peak in peaks], dtype=np.int64)
+        return np.asarray(self._peaks[key] - plain.peaks_bytes(layout[None])[0])
+
+    @cached_property
+    def _peaks(self) -> dict[bytes, Layout]:
+        """The peak of every stage by layout: layouts with as many layers on each stage have three of four in common."""
+        return {}
 
     @cached_property
     def start(self) -> Layout:
@@ -106,13 +113,13 @@ class PlanProblem:
         rows = {kind: _of_kind(problem, layout, kind) for kind in ("full", "both", "select", "comm")}
         select, comm = rows["full"] + rows["both"] + rows["select"], rows["full"] + rows["both"] + rows["comm"]
         layers = _counts(layout.sum(axis=0))
-        swapped = np.array(respread(now, self.plan.stage_layers, layers).swapped_layers or 0)
+        swapped = respread(now, self.plan.stage_layers, layers).swapped_layers if now.swapped_layers else ()
         recompute = RecomputePlan(
             full_layers=_counts(rows["full"]) if rows["full"].any() else (),
             operators=dict.fromkeys(self.select, _counts(select)) if (rows["both"] + rows["select"]).any() else {},
             communication=_counts(comm) if (rows["both"] + rows["comm"]).any() else (),
             attention_core=now.attention_core,
-            swapped_layers=_counts(np.minimum(swapped, layout.sum(axis=0) - rows["full"])) if now.swapped_layers else (),
+            swapped_layers=_counts(np.minimum(swapped, layout.sum(axis=0) - rows["full"])) if swapped else (),
         )
         parallel = replace(self.plan.parallel, layers_per_stage=uneven(layers))
         return replace(self.plan, parallel=parallel, recompute=recompute)
