@@ -16,10 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.ioloop import IOLoop
+from voila import notebook_renderer
 from voila.app import Voila
+from voila.exporter import VoilaExporter
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
 from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
@@ -42,6 +46,37 @@ class KernelClient(AsyncKernelClient):
 
 class IdentityProvider(VoilaIdentityProvider):  # type: ignore[misc]
     """Who asks, as Voila's own server wants it: Jupyter's provider with a token and without a password."""
+
+
+class _Compiled(BytecodeCache):
+    """What templates were compiled to. Voila makes an environment of jinja2 for each page, which would compile them all anew."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Take what is known of a template; of another text under its name, jinja2 takes nothing."""
+        if (known := self._of.get(bucket.key)) is not None:
+            bucket.bytecode_from_string(known)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep what a template was compiled to."""
+        self._of[bucket.key] = bucket.bytecode_to_string()
+
+
+_compiled = _Compiled()
+
+
+class PageExporter(VoilaExporter):  # type: ignore[misc]
+    """Writes a page; compiles each template once in the life of the server."""
+
+    def _create_environment(self) -> Any:
+        environment = super()._create_environment()
+        environment.bytecode_cache = _compiled
+        return environment
+
+
+notebook_renderer.VoilaExporter = PageExporter
 
 
 class PageRequest(TornadoVoilaHandler):  # type: ignore[misc]

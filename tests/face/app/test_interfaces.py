@@ -12,8 +12,13 @@ import re
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jinja2 import Environment
+from voila.paths import collect_template_paths
+
+from perfkit.face.app.adapter import PageExporter
 
 APP = Path(__file__).resolve().parents[3] / "perfkit" / "face" / "app"
 CALLED = {
@@ -52,6 +57,8 @@ CALLED = {
     "voila.app:Voila.init_handlers": (),
     "voila.app:Voila.listen": (),
     "voila.app:Voila.setup_template_dirs": (),
+    "voila.exporter:VoilaExporter._create_environment": (),
+    "voila.notebook_renderer:VoilaExporter": None,
     "voila.shutdown_kernel_handler:VoilaShutdownKernelHandler.post": ("kernel_id",),
     "voila.tornado.handler:TornadoVoilaHandler.get": ("path",),
     "voila.tornado.kernel_websocket_handler:VoilaKernelWebsocketHandler.open": ("kernel_id",),
@@ -125,3 +132,14 @@ def test_whatever_the_app_imports_is_required_with_a_bound_above():
     foreign = {"jupyter-client", "jupyter-server", "jupyterlab", "ipykernel", "tornado", "traitlets", "voila", "pyzmq"}
     assert {wanted[name] for name in used} & foreign == foreign
     assert [name for name in foreign if "<" not in bounds.get(name, "")] == []
+
+
+def test_the_template_of_pages_is_compiled_once_in_the_life_of_a_server(monkeypatch):
+    folders = [str(APP / "templates"), *collect_template_paths(["voila", "nbconvert"], "lab")]
+
+    def template() -> Any:
+        return PageExporter(template_paths=folders, template_name="lab").template
+
+    template()
+    monkeypatch.setattr(Environment, "compile", lambda *_, **__: pytest.fail("compiled again"))
+    assert template().filename == str(APP / "templates" / "index.html.j2")
