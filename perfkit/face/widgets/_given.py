@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import pandas as pd
 
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.table import Table
@@ -39,3 +42,13 @@ def chosen_in(whole: Whole, choose: str, state: Mapping[str, Any], *, several: b
     if table is None or not keys:
         return None
     return table.row(keys.index(state[choose]) if state[choose] in keys else 0)
+
+
+def marked(table: Table | pd.DataFrame, choose: str, state: Mapping[str, Any], several: int) -> Table | pd.DataFrame:
+    """A table with the rows marked that are chosen: an address may have done it."""
+    if not isinstance(table, Table) or not table.selectable:
+        return table
+    now = state[choose]
+    keys = {str(key) for key in (now if isinstance(now, tuple | list) else (now,))}
+    rows = [row for row, key in enumerate(table.frame[choose].astype(str)) if key in keys]
+    return replace(table, chosen=rows, several=several)

@@ -10,13 +10,13 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from perfkit.core.texts import say, t, told
 from perfkit.face.widgets._fills import Fills
-from perfkit.face.widgets._given import chosen_in, origin_of, same
+from perfkit.face.widgets._given import chosen_in, marked, origin_of, same
 from perfkit.face.widgets.answer import Answer, Whole
 from perfkit.face.widgets.control import Control, refusals
 from perfkit.face.widgets.entries import Button, Entry, seen
@@ -24,7 +24,6 @@ from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Action, Empty, Panel, PanelView
 from perfkit.face.widgets.shown import shown
 from perfkit.face.widgets.status import NothingYet, Waiting, loading
-from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.values import Value, no_answer_yet
 from perfkit.face.widgets.worker import Cancelled, Progress, check, running
 
@@ -341,18 +340,10 @@ class StepView(PanelView):
         """Its charts are out, and whoever moves a slider rests: what follows the step is in nobody's way now."""
         self._whole = whole
         self._tell()
-        tables = {name: self._marked(table) if isinstance(table, Table) else table for name, table in whole.tables.items()}
+        recipe = self._recipe
+        tables = {name: marked(table, recipe.choose, self.state, recipe.several) for name, table in whole.tables.items()}
         super()._show_details(whole._replace(tables=tables))
         self._complete = True
-
-    def _marked(self, table: Table) -> Table:
-        """A table with the rows marked that are chosen: an address may have done it."""
-        if not table.selectable:
-            return table
-        now = self.state[self._recipe.choose]
-        keys = {str(key) for key in (now if isinstance(now, tuple | list) else (now,))}
-        rows = [row for row, key in enumerate(table.frame[self._recipe.choose].astype(str)) if key in keys]
-        return replace(table, chosen=rows, several=self._recipe.several)
 
     def _fail(self, error: Exception) -> None:
         self._remembered, self._complete = None, False
