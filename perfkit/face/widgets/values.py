@@ -15,7 +15,7 @@ from perfkit.core.texts import say
 from perfkit.face.widgets.status import Waiting
 
 _TURN_S = 0.05
-LATE_S = 0.15
+LATE_S = 0.35
 """Who waits longer than this is said to be loading; what comes sooner replaces the figure without a flicker."""
 
 
