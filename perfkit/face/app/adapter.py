@@ -11,6 +11,7 @@ import asyncio
 import re
 import signal
 from asyncio import Future
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.ioloop import IOLoop
 from voila import notebook_renderer
 from voila.app import Voila
+from voila.execute import VoilaExecutor
 from voila.exporter import VoilaExporter
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
@@ -36,8 +38,30 @@ _OF_LAB = re.compile(r"voila/(api/contents|files/|templates/|static/|api/themes/
 _HEARTBEAT = "voila_heartbeat"
 
 
+_AHEAD = 3
+"""Cells that a kernel has in hand; what a page asks for meanwhile waits for no more of them."""
+
+
 class KernelClient(AsyncKernelClient):
-    """Jupyter's client of a kernel, which learns the kernel's protocol from a reply that somebody else waited for."""
+    """Jupyter's client of a kernel, which learns the kernel's protocol from a reply that somebody else waited for.
+
+    What will be executed next can be asked for before, so that the kernel does not wait for the server between two cells.
+    """
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._asked: deque[tuple[str, str]] = deque()
+
+    def ask_ahead(self, codes: list[str]) -> None:
+        """Send the next `codes` as far as they were not sent; `execute` then gives the message that was."""
+        for code in codes[len(self._asked) :]:
+            self._asked.append((code, super().execute(code, store_history=False)))
+
+    def execute(self, code: str, *arguments: Any, **options: Any) -> str:
+        """Send `code` unless it was; gives the number of the message."""
+        if self._asked and self._asked[0][0] == code:
+            return self._asked.popleft()[1]
+        return super().execute(code, *arguments, **options)  # type: ignore[no-any-return]
 
     def learn(self, reply: dict[str, Any]) -> None:
         """Take `reply`, a "kernel_info_reply"."""
@@ -76,7 +100,18 @@ class PageExporter(VoilaExporter):  # type: ignore[misc]
         return environment
 
 
+class PageExecutor(VoilaExecutor):  # type: ignore[misc]
+    """Executes the cells of a page."""
+
+    async def execute_cell(self, cell: Any, resources: Any, cell_index: int, store_history: bool = True) -> Any:
+        """Execute a cell, with the next ones already on their way."""
+        codes = [each.source for each in self.nb.cells[cell_index:] if each.cell_type == "code" and each.source.strip()]
+        self.kc.ask_ahead(codes[:_AHEAD])
+        return await super().execute_cell(cell, resources, cell_index, store_history)
+
+
 notebook_renderer.VoilaExporter = PageExporter
+notebook_renderer.VoilaExecutor = PageExecutor
 
 
 class PageRequest(TornadoVoilaHandler):  # type: ignore[misc]

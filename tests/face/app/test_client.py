@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from queue import Empty
+from typing import Any
 
 import pytest
+from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.channels import HBChannel
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import AsyncKernelManager, KernelManager
+from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from perfkit.face.app.adapter import PageExecutor
 from perfkit.face.app.client import PageClient
 
 
@@ -65,6 +70,42 @@ def test_a_kernel_that_has_ended_is_not_waited_for():
 def test_a_silent_kernel_is_given_up():
     with pytest.raises(RuntimeError, match=r"did not answer within 0\.05 s"):
         asyncio.run(Kernel([], []).wait_for_ready(timeout=0.05))
+
+
+def test_cells_that_are_asked_for_ahead_are_sent_once_each_and_in_order(monkeypatch):
+    sent = []
+    monkeypatch.setattr(AsyncKernelClient, "execute", lambda _client, code, **_: sent.append(code) or f"message {len(sent)}")
+    client = PageClient()
+    assert client.execute("before") == "message 1"
+    cells, executed = ["a", "b", "b", "c"], []
+    for place in range(len(cells)):
+        client.ask_ahead(cells[place:][:3])
+        client.ask_ahead(cells[place:][:3])
+        executed.append(client.execute(cells[place], store_history=False))
+    assert sent == ["before", "a", "b", "b", "c"]
+    assert executed == ["message 2", "message 3", "message 4", "message 5"]
+    assert client.execute("after") == "message 6"
+
+
+def test_a_page_goes_on_while_its_next_cells_wait_and_stops_at_the_first_error(tmp_path):
+    cells = ["import time", "raise KeyError('no')", "print('unreached')"]
+
+    async def executed() -> list[Any]:
+        kernel = AsyncKernelManager(transport="ipc", connection_file=str(tmp_path / "kernel.json"), client_factory=PageClient)
+        await kernel.start_kernel(cwd=str(tmp_path))
+        executor = PageExecutor(new_notebook(cells=[new_markdown_cell("# A page"), *map(new_code_cell, cells)]), km=kernel)
+        executor.kc = await executor.async_start_new_kernel_client()
+        try:
+            for place, cell in enumerate(executor.nb.cells):
+                await executor.execute_cell(cell, None, place, store_history=False)
+        except CellExecutionError:
+            return executor.nb.cells
+        finally:
+            executor.kc.stop_channels()
+            await kernel.shutdown_kernel(now=True)
+        return []
+
+    assert [len(cell.outputs) for cell in asyncio.run(executed())[1:]] == [0, 1, 0]
 
 
 def test_a_page_that_is_left_at_once_leaves_no_thread_that_opens_sockets(tmp_path):
