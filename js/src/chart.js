@@ -205,6 +205,11 @@ export class Chart {
     return Math.floor(this.laidOut || this.plot.clientWidth);
   }
 
+  /** It has another place: how wide that is, the browser has to be asked. */
+  moved() {
+    this.laidOut = 0;
+  }
+
   isNarrow() {
     const width = this.width();
     return width > 0 && width < NARROW;

@@ -257,6 +257,7 @@ class Panel {
       if (known?.description.digest === description.digest) {
         chart.describe(description);
       } else {
+        if (chart.root.classList.contains("pk-wide") !== (description.wide === true)) chart.moved();
         chart.root.classList.toggle("pk-wide", description.wide === true);
         fresh.push([chart, description]);
       }
@@ -283,6 +284,7 @@ class Panel {
     if (room) this.pair.replaceChildren(el("div", { class: "pk-left" }, ...below.slice(0, -1)), this.tableBox);
     else this.pair.remove();
     this.root.append(...(room ? [this.pair] : below));
+    for (const chart of this.charts.values()) chart.moved();
     if (focused !== document.activeElement && this.root.contains(focused)) focused.focus({ preventScroll: true }); // a moved element loses it
   }
 

@@ -132,6 +132,7 @@ function keepAddress(model, before) {
   };
   const write = () => {
     waits = false;
+    if (stopped) return;
     const hash = new URLSearchParams(model.get("values")).toString();
     const query = withoutValues(location.search, model.get("values"));
     if (query !== location.search || hash !== new URLSearchParams(read(location.hash)).toString()) {
@@ -139,6 +140,7 @@ function keepAddress(model, before) {
     }
   };
   let waits = false;
+  let stopped = false;
   // The charts of an answer come first: to write an address takes the browser longer than to redraw one.
   const fromKernel = () => {
     if (!waits) afterFrame(write);
@@ -153,6 +155,7 @@ function keepAddress(model, before) {
   if (untold.length) model.send({ type: "hash", values: { ...values, ...Object.fromEntries(untold) } });
   else fromKernel(); // the query has told it
   return () => {
+    stopped = true;
     model.off("change:values", fromKernel);
     removeEventListener("hashchange", fromEvent);
   };

@@ -51,13 +51,14 @@ def _read(spec: ChartSpec) -> ChartSpec:
     words = {word: said for word, said in words.items() if word != said}
     if not words:
         return spec
-    if spec.digest not in _READ:
+    known = _READ.get(spec.digest)
+    if known is None:
         if len(_READ) >= MAX_STRUCTURES:
             _READ.clear()
         written = _parts_read(spec.spec)
         text = json.dumps(written, sort_keys=True, default=str)
-        _READ[spec.digest] = written, hashlib.sha256(text.encode()).hexdigest()[:16]
-    written, digest = _READ[spec.digest]
+        known = _READ[spec.digest] = written, hashlib.sha256(text.encode()).hexdigest()[:16]
+    written, digest = known
     return replace(spec, spec=written, digest=digest, words=words)
 
 

@@ -27,15 +27,11 @@ class Fills:
         of_another = False
         for name, entry in self._entries.items():
             try:
-                asked = entry.asked(known, state)
+                asked, value = entry.filled(known, state)
             except NothingYet:
                 continue
             before = self._made.get(name)
-            is_known = before is not None and same(before[0], asked)
-            if is_known and asked:
-                continue
-            value = entry.made(asked)
-            if value is None or (before is not None and before[1] == value and (value == "" or is_known)):
+            if value is None or (before is not None and before[1] == value and (value == "" or same(before[0], asked))):
                 continue
             if not keep and (before is not None or state[name] is None):
                 state = {**state, name: value}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,12 @@ class Entry:
         """Whether something that the step knows fills the control."""
         return self._make_default is not None
 
-    def asked(self, known: Known, state: Any) -> dict[str, Any]:
-        """What the default of the control is made of now, by name; nothing if it follows nothing."""
-        return {name: known(name, state) for name in self._asks}
-
-    def made(self, asked: Mapping[str, Any]) -> Any:
-        """The default made of that; None if the control follows nothing."""
-        return None if self._make_default is None else self._make_default(**asked)
+    def filled(self, known: Known, state: Any) -> tuple[dict[str, Any], Any]:
+        """What the default of the control is made of now, by name, and what it is; None if it follows nothing."""
+        if self._make_default is None:
+            return {}, None
+        asked = {name: known(name, state) for name in self._asks}
+        return asked, self._make_default(**asked)
 
     def _drawn(self, known: Known) -> dict[str, Any]:
         """The words of the control, and when it is seen."""

@@ -288,7 +288,7 @@ class PanelView(View):
                 answer = Answer(*self.panel.view(result))
                 progress.check()
                 self._show(answer)
-            progress.pause(_NEXT_MOVE_S if changes and answer.charts else _SEND_S)
+            progress.rest(_NEXT_MOVE_S if answer.charts and any(seq for seq, _ in changes) else _SEND_S)  # 0: not by the visitor
             whole = answer.whole(progress.check)
             progress.check()
             self._show_details(whole)

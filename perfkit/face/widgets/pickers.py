@@ -19,7 +19,7 @@ from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import joined, say, t
 from perfkit.face.widgets import context
-from perfkit.face.widgets.answer import Answer
+from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.entries import Entry, Folder
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Empty
@@ -184,12 +184,12 @@ def make_picker(
     sample = None if not samples else str(data_folder() / next(iter(samples.values())))
     empty = None if sample is None else Empty(action="Use the sample", fill=lambda state: {**state, name: sample})
 
-    def show(view: StepView, value: Any) -> Answer:
+    def show(view: StepView, value: Any) -> Whole:
         name_of = named(value, view.state[name]) if named else ""
         text = told(value)
         text = say("{plan}: {held}", plan=name_of, held=text) if name_of else text
         own = not context.is_sample(Path(view.state[name]))
-        return Answer({}, {}, text if own else joined([text, say("A sample.")]))
+        return Whole({}, {}, text if own else joined([text, say("A sample.")]), (), ())
 
     recipe = Recipe(
         name=f"choose-{name}", title=label, function=read, entries=entries, sources=sources or {}, empty=empty, show=show

@@ -13,9 +13,8 @@ step; a frame without a title has that of `frame.attrs["title"]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -24,20 +23,18 @@ from perfkit.config.export_text import Export
 from perfkit.core.errors import InputError
 from perfkit.core.texts import t, told
 from perfkit.face.charts.spec import AnyChart
-from perfkit.face.widgets.answer import Answer, Code
+from perfkit.face.widgets.answer import Code, Whole
 from perfkit.face.widgets.chart import Figure, has_rows
 from perfkit.face.widgets.table import Table
 
-_Frame = Callable[[], pd.DataFrame]
 
-
-def shown(result: Any, *, choose: str = "", sources: Sequence[str] = ()) -> Answer:
-    """All of `result` by what it is; tables are made when they are asked for. `choose` names the column by which rows are chosen.
+def shown(result: Any, *, choose: str = "", sources: Sequence[str] = ()) -> Whole:
+    """All of `result` by what it is. `choose` names the column by which rows are chosen.
 
     Raises InputError for something that no page can show.
     """
     charts: dict[str, Figure] = {}
-    frames: list[tuple[str, pd.DataFrame | _Frame]] = []
+    tables: dict[str, Table] = {}
     texts: list[str] = []
     blocks: list[Code] = []
     things = list(_things("", result))
@@ -50,8 +47,11 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = ()) -> Answ
                 charts[_key(title, "chart", charts)] = replace(
                     figure, title=words or figure.title, sources=figure.sources or sources
                 )
-        elif isinstance(thing, pd.DataFrame) or callable(thing):
-            frames.append((title, thing))
+        elif isinstance(thing, pd.DataFrame):
+            if not len(thing) or thing.attrs.get("look") == "none":
+                continue
+            words = title or thing.attrs.get("title", "")
+            tables[_key(words, "table", tables)] = _table(thing, words, choose)
         elif isinstance(thing, Code):
             blocks.append(thing)
         elif isinstance(thing, str):
@@ -59,24 +59,13 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = ()) -> Answ
         else:
             kind = type(thing).__name__
             raise InputError("what the step returns", [f"{kind} is neither chart nor frame nor sentence; return one of these"])
-    tables = partial(_tables, frames, choose)
-    if not (charts or texts or blocks or tables()):
+    if not (charts or tables or texts or blocks):
         texts.append(t("There is nothing of this in what was recorded."))
-    return Answer(charts, tables, texts[0] if texts else "", tuple(dict.fromkeys(texts[1:])), tuple(blocks))
-
-
-def _tables(frames: Iterable[tuple[str, pd.DataFrame | _Frame]], choose: str) -> dict[str, Table]:
-    tables: dict[str, Table] = {}
-    for title, made in frames:
-        frame = made if isinstance(made, pd.DataFrame) else made()
-        if len(frame) and frame.attrs.get("look") != "none":
-            words = title or frame.attrs.get("title", "")
-            tables[_key(words, "table", tables)] = _table(frame, words, choose)
-    return tables
+    return Whole(charts, tables, texts[0] if texts else "", tuple(dict.fromkeys(texts[1:])), tuple(blocks))
 
 
 def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
-    """Everything in `result` that can be shown, with its title, a frame also as what makes it; None is nothing."""
+    """Everything in `result` that can be shown, with its title; None is nothing."""
     if isinstance(result, Mapping):
         for name, part in result.items():
             yield from _things(name if isinstance(name, str) else str(name), part)
@@ -88,7 +77,7 @@ def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
         for part in result:
             yield from _things(title, part)
     elif isinstance(result, pd.Series):
-        yield title, lambda: result.to_frame().reset_index()
+        yield title, result.to_frame().reset_index()
     elif result is None:
         return
     elif isinstance(result, bool | int | float):
@@ -97,7 +86,7 @@ def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
         if hasattr(result, "told"):
             yield from _things("", result.told())
         if hasattr(result, "to_frame"):
-            yield title, result.to_frame
+            yield title, result.to_frame()
     else:
         yield title, result
 

@@ -57,7 +57,7 @@ class Recipe:
     empty: Empty | None = None
     follows_log: bool = False
     folded: bool = False
-    show: Callable[[StepView, Any], Answer] | None = None
+    show: Callable[[StepView, Any], Whole] | None = None
 
 
 class StepView(PanelView):
@@ -70,8 +70,7 @@ class StepView(PanelView):
         self._missing: NothingYet | None = None
         self._remembered: tuple[dict[str, Any], Any] | None = None
         self._refused: tuple[dict[str, Any], Exception] | None = None
-        self._answer = Answer({}, {}, "")
-        self._whole = self._answer.whole()
+        self._whole = Whole({}, {}, "", (), ())
         self._complete, self._must_show = False, False
         self._set_by_hand: set[str] = set()
         self._presses = self._seen_presses = self._answered_presses = 0
@@ -245,7 +244,7 @@ class StepView(PanelView):
             raise no_answer_yet(source.title if source else name)
         return state[name]
 
-    def compute(self, state: Mapping[str, Any]) -> Answer:
+    def compute(self, state: Mapping[str, Any]) -> Whole:
         """What the function returns now, as an answer; raises Cancelled where everything is as it was and stands on the page."""
         given = self._resolved | {name: state[name] for name in self._recipe.entries}
         if self._recipe.several:
@@ -258,7 +257,7 @@ class StepView(PanelView):
                 found = self._run(given, pressed=pressed)
                 if (progress := running()) is not None and progress.ended_early:  # for a newer question, of which it knows nothing
                     raise Cancelled
-                self._answer, self._remembered = found
+                self._whole, self._remembered = found
             except Cancelled:  # a newer question has the press too; the visitor's own word ends it
                 if (progress := running()) is not None and progress.by_visitor:
                     self._answered_presses = pressed_for
@@ -275,9 +274,9 @@ class StepView(PanelView):
             with self.lock:
                 self.status = {"state": "result"}
             raise Cancelled
-        return self._answer
+        return self._whole
 
-    def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Answer, tuple[dict[str, Any], Any]]:
+    def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
         recipe = self._recipe
         if recipe.button and not pressed:
             if why := self._why_not(given):
@@ -325,7 +324,7 @@ class StepView(PanelView):
         finally:
             self._news += 1  # what the function reads may be something else now
 
-    def _shown(self, result: Any) -> Answer:
+    def _shown(self, result: Any) -> Whole:
         names = {origin_of(value) for value in self._resolved.values()} - {""}
         return shown(result, choose=self._recipe.choose, sources=sorted(names))
 
@@ -338,7 +337,6 @@ class StepView(PanelView):
 
     def _show_details(self, whole: Whole) -> None:
         """Its charts are out, and whoever moves a slider rests: what follows the step is in nobody's way now."""
-        self._whole = whole
         self._tell()
         recipe = self._recipe
         tables = {name: marked(table, recipe.choose, self.state, recipe.several) for name, table in whole.tables.items()}
@@ -384,7 +382,7 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
         title=recipe.title,
         start=start,
         compute=view.compute,
-        view=lambda answer: answer,
+        view=lambda whole: Answer(*whole),
         controls=tuple(controls),
         actions=(*([pressed] if recipe.button else []), *map(action, recipe.buttons)),
         on_select=chosen if choose else None,

@@ -49,6 +49,12 @@ class Progress:
         self._cancelled.wait(seconds)
         self.check()
 
+    def rest(self, seconds: float) -> None:
+        """Do nothing for so long with an answer that is out: what the visitor cancels now is over, a newer question ends it."""
+        self._cancelled.wait(seconds)
+        if not self.heed():
+            self.check()
+
     def heed(self) -> bool:
         """Whether the visitor cancelled a computation that can end early: what it returns is then shown, not the cancellation."""
         if self.by_visitor:

@@ -56,8 +56,15 @@ class MemoryFit:
 
     def to_frame(self) -> pd.DataFrame:
         """What the fullest stage holds at its peak, most first: columns `part`, `peak_bytes`."""
-        frame = self.estimate.peak.to_frame().rename(columns={"path": "part", "amount": "peak_bytes"})
-        frame = frame.sort_values("peak_bytes", ascending=False, ignore_index=True)
+        peak = self.estimate.peak
+        parts = sorted(peak.parts.items(), key=lambda part: -part[1])
+        frame = pd.DataFrame(
+            {
+                "part": [name for name, _ in parts],
+                "peak_bytes": [amount for _, amount in parts],
+                "share": [amount / peak.total if peak.total else 0.0 for _, amount in parts],
+            }
+        )
         frame.attrs |= {"title": f"What stage {self.estimate.fullest_stage} holds at its peak", "look": "folded"}
         return frame
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from perfkit.core.texts import told
+from perfkit.face import widgets
 from perfkit.face.widgets._beside import LEAST_ROWS, MOST_CH, MOST_COLUMNS, Beside
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.panel import Panel, PanelView
@@ -79,3 +80,16 @@ def test_the_room_stays_while_numbers_change_and_is_told_with_the_charts() -> No
     assert view.frame == first
     assert first["beside_ch"] > 0
     assert view.data["version"] == 2
+
+
+def test_what_a_step_returns_stands_beside_its_chart_from_the_first_answer_on() -> None:
+    @widgets.step(n=widgets.Slider(1, 9, default=LEAST_ROWS))
+    def by_part(n: int) -> Any:
+        return BARS, _frame(rows=n)
+
+    by_part.wait()
+    room_ch = by_part.view.frame["beside_ch"]
+    assert room_ch == Beside().room_ch(CHARTS, {"table": _frame()}) > 0
+    by_part.set(n=LEAST_ROWS + 1)
+    by_part.wait()
+    assert by_part.view.frame["beside_ch"] == room_ch

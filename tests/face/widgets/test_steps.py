@@ -21,6 +21,7 @@ from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.entries import Button
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.steps import Step
 from perfkit.face.widgets.worker import check, go_on
 
 TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
@@ -81,6 +82,11 @@ def test_a_control_and_an_earlier_step_make_a_step_run_again():
     assert calls == [(20, "ms"), (30, "ms"), (30, "%")], "nothing is computed twice"
 
 
+def moved(step: Step, n: int) -> None:
+    """A slider, as a page tells it."""
+    step.view.on_message({"type": "set", "seq": n, "values": {"n": n}})
+
+
 def test_what_follows_a_slider_waits_until_its_visitor_rests(monkeypatch):
     calls = []
 
@@ -99,33 +105,33 @@ def test_what_follows_a_slider_waits_until_its_visitor_rests(monkeypatch):
     assert following.value == "2"
     monkeypatch.setattr(panel, "_NEXT_MOVE_S", 60.0)
     for n in (3, 4, 5):
-        dragged.set(n=n)
+        moved(dragged, n)
         wait_until(lambda n=n: shown(n))
         assert calls == [2], "the chart follows the slider, and nothing is in its way"
     monkeypatch.setattr(panel, "_NEXT_MOVE_S", 0.0)
-    dragged.set(n=6)
+    moved(dragged, 6)
     assert following.value == "6"
     assert calls == [2, 6]
 
 
-def test_a_table_is_made_once_the_charts_are_out():
-    events = []
-
-    class Frames:
-        def to_frame(self) -> pd.DataFrame:
-            events.append("table")
-            return table(2)
-
+def test_something_that_is_saved_is_followed_at_once_and_a_late_cancel_takes_nothing_away(monkeypatch):
     @widgets.step(n=widgets.Slider(1, 9, default=2))
-    def two_halves(n):
-        return Frames(), bars(table(n))
+    def followed(n):
+        return n, bars(table(n))
 
-    two_halves.wait()
-    events.clear()
-    two_halves.view.observe(lambda _: events.append("charts"), "data")
-    two_halves.set(n=3)
-    assert list(two_halves.wait().tables) == ["table"]
-    assert events == ["charts", "table"]
+    @widgets.step(amount=followed)
+    def follower(amount):
+        return str(amount[0])
+
+    assert follower.value == "2"
+    monkeypatch.setattr(panel, "_NEXT_MOVE_S", 60.0)
+    followed.view.on_message({"type": "retry"})
+    assert follower.value == "2", "nobody moves a slider"
+    moved(followed, 3)
+    wait_until(lambda: followed.view.data["sentence"] == "3")
+    followed.view.on_message({"type": "cancel"})
+    assert follower.value == "3"
+    assert followed.view.status["state"] == "result"
 
 
 def test_what_is_chosen_is_a_value_for_the_next_step_and_draws_nothing_anew():

@@ -114,14 +114,14 @@ def test_yes_and_no_are_in_the_language_of_the_page(monkeypatch):
 
 def test_a_brief_frame_shows_the_columns_that_answer_and_holds_all():
     frame = brief(pd.DataFrame({"rank": [0, 1], "wait_ns": [1, 2], "z": [0.5, 0.1]}), "rank", "wait_ns", "not there")
-    (table,) = shown(frame).whole().tables.values()
+    (table,) = shown(frame).tables.values()
     columns = table_content("t", table)["columns"]
     assert [(one["label"], one["aside"]) for one in columns] == [("rank", False), ("wait", False), ("z", True)]
     assert columns[2]["values"] == [0.5, 0.1], "its CSV has it"
-    (whole,) = shown(frame.rename(columns={"rank": "a", "wait_ns": "b_ns"})).whole().tables.values()
+    (whole,) = shown(frame.rename(columns={"rank": "a", "wait_ns": "b_ns"})).tables.values()
     assert not any(one["aside"] for one in table_content("t", whole)["columns"]), "of columns that are not there none is missed"
 
 
 def test_a_folded_frame_is_told_so():
-    (table,) = shown({"Parts": folded(pd.DataFrame({"part": ["a"]}))}).whole().tables.values()
+    (table,) = shown({"Parts": folded(pd.DataFrame({"part": ["a"]}))}).tables.values()
     assert table_content("t", table)["look"] == "folded"
