@@ -155,21 +155,62 @@ def _hidden_told(hidden_ns: Any) -> str:
     )
 
 
+def verdict_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]:
+    """Whether communication waits or moves data and where to look, in a sentence; then those of `waiting_told`."""
+    notes = waiting_told(members, wait_ratio=wait_ratio)
+    ranks = _told_apart(members)
+    waited, moved, rest = (int(ranks[name].sum()) for name in ("wait_ns", "transfer_ns", "other_ns"))
+    total, late = waited + moved + rest, late_rank(members, wait_ratio=wait_ratio)
+    if not waited + moved:
+        return notes
+    if rest > waited + moved:
+        return [say(_NEITHER, rest_ns=rest, total_ns=total, rest_ratio=rest / total), *notes]
+    if late is None and waited < moved:
+        form = _MOVES_AT_MOST if "partial" in set(members["basis"].dropna()) else _MOVES
+        return [say(form, transfer_ns=moved, total_ns=total, transfer_ratio=moved / total), *notes]
+    if late is not None:
+        form = _LATE if (members["rank"] == late[0]).any() else _LATE_UNSEEN
+    else:
+        between_stages = members.loc[members["operation"].isin(POINT_TO_POINT), "wait_ns"].sum()
+        form = _STAGES if 2 * between_stages > waited else _NOBODY
+    rank = "" if late is None else str(late[0])
+    return [say(form, wait_ns=waited, total_ns=total, wait_ratio=waited / total, rank=rank), *notes]
+
+
+_WAITS = "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), "
+_LATE = _WAITS + "rank {rank} is late: look at what it does before it joins."
+_LATE_UNSEEN = _WAITS + "rank {rank} is late: record it too, to see why."
+_STAGES = _WAITS + "most in sends and receives: see the stages on page 17."
+_NOBODY = _WAITS + "no single rank is late: choose an operation to see whose it is."
+_MOVES = (
+    "{transfer_ns} of {total_ns} in communication moves data ({transfer_ratio}): see below if a link is slow or messages are small."
+)
+_MOVES_AT_MOST = (
+    "Up to {transfer_ns} of {total_ns} in communication moves data ({transfer_ratio}): record all ranks to see what waits."
+)
+_NEITHER = "{rest_ns} of {total_ns} in communication neither waits nor moves data ({rest_ratio}): see on page 14 what runs then."
+
+
+def _told_apart(members: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `waiting_by_rank` of which waiting and moving data are known."""
+    ranks = waiting_by_rank(members)
+    return ranks[ranks["wait_ns"].notna() & ranks["transfer_ns"].notna()]
+
+
 def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]:
-    """How much of the time in collectives is waiting and for whom, in sentences; then what these figures cannot tell."""
-    ranks, late = waiting_by_rank(members), late_rank(members, wait_ratio=wait_ratio)
-    known = ranks[ranks["wait_ns"].notna() & ranks["transfer_ns"].notna()]
+    """How long ranks wait in collectives and for whom, in sentences; then what these figures cannot tell."""
+    ranks, known, late = waiting_by_rank(members), _told_apart(members), late_rank(members, wait_ratio=wait_ratio)
     waited, moved = int(known["wait_ns"].sum()), int(known["transfer_ns"].sum())
     total = waited + moved
     if known.empty or not total:
-        return ["Waiting and moving data were not told apart."]
+        return ["Whether communication moves data or waits is not known: record every rank of a group, to see who comes late."]
     whom = (
         say("rank {rank} is the late one; {why}", rank=str(late[0]), why=late[1])
         if late
         else "no single rank makes the others wait"
     )
-    form = "All ranks together wait {wait_ns} and move data for {transfer_ns}: {wait_ratio} is waiting; {whom}."
-    told: list[str] = [say(form, wait_ns=waited, transfer_ns=moved, wait_ratio=waited / total, whom=whom)]
+    form = "All ranks together wait {wait_ns} and move data for {transfer_ns}; {whom}."
+    told: list[str] = [say(form, wait_ns=waited, transfer_ns=moved, whom=whom)]
     rest = int(ranks["other_ns"].sum())
     if rest > total:
         form = (
