@@ -177,11 +177,16 @@ def verdict_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
     return [say(form, wait_ns=waited, total_ns=total, wait_ratio=waited / total, rank=rank), *notes]
 
 
-_WAITS = "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), "
-_LATE = _WAITS + "rank {rank} is late: look at what it does before it joins."
-_LATE_UNSEEN = _WAITS + "rank {rank} is late: record it too, to see why."
-_STAGES = _WAITS + "most in sends and receives: see the stages on page 17."
-_NOBODY = _WAITS + "no single rank is late: choose an operation to see whose it is."
+_LATE = (
+    "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), rank {rank} is late: look at what it does before it joins."
+)
+_LATE_UNSEEN = "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), rank {rank} is late: record it too, to see why."
+_STAGES = (
+    "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), most in sends and receives: see the stages on page 17."
+)
+_NOBODY = (
+    "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), no single rank is late: look at its operations one by one."
+)
 _MOVES = (
     "{transfer_ns} of {total_ns} in communication moves data ({transfer_ratio}): see below if a link is slow or messages are small."
 )

@@ -21,7 +21,7 @@ from perfkit.core.texts import say, told
 from perfkit.core.units import NS_PER_S, format_change
 from perfkit.explain.baseline import baseline
 from perfkit.explain.diagnose import Diagnosis, diagnose
-from perfkit.explain.diagnose.told import step_told
+from perfkit.explain.diagnose.told import briefly, step_told
 from perfkit.explain.memory_use import MODULE
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.project import Project
@@ -121,20 +121,20 @@ def verdict(
 
 
 def sentence_of(diagnosis: Diagnosis) -> str:
-    """What a diagnosis says, in one sentence."""
+    """What a diagnosis says and what to begin with, in one line."""
     ns = diagnosis.step_ns
     step = say("No step was recorded") if ns is None else say("The mean step takes {step_ns}", step_ns=ns)
-    if not diagnosis.findings:
-        count = len(diagnosis.healthy)
-        return say("{step}; of {count} rules that could judge it none found a problem.", step=step, count=count)
-    first, count = diagnosis.findings[0], len(diagnosis.findings)
-    if first.cost_ns is None or ns is None:
-        return say("{step}; first of {count} findings: {title}.", step=step, count=count, title=first.title)
-    share = first.cost_ns / ns
-    if count == 1:
-        return say("{step}; the one finding costs {share} of it: {title}.", step=step, share=share, title=first.title)
-    form = "{step}; the first of {count} findings costs {share} of it: {title}."
-    return say(form, step=step, share=share, count=count, title=first.title)
+    if diagnosis.findings:
+        first = diagnosis.findings[0]
+        if first.cost_ns is None or ns is None:
+            return say("{step}. Look first at this: {title}.", step=step, title=briefly(first))
+        return say("{step}. Begin with {share} of it: {title}.", step=step, share=first.cost_ns / ns, title=briefly(first))
+    if not diagnosis.healthy:
+        return say("{step}, and no rule could judge this recording: page 10 says what to record.", step=step)
+    form = "{step}; rules that judged it and found no problem: {count}. Page 11 shows where it goes."
+    if ns is None:
+        form = "{step}; rules that judged it and found no problem: {count}. Page 10 says what to record."
+    return say(form, step=step, count=len(diagnosis.healthy))
 
 
 def _with_statistic(found: Figure) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from playwright.sync_api import Page, expect
 
 from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.told import briefly
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.findings import ANSWER
 from perfkit.record.load import load
@@ -21,7 +22,7 @@ def test_a_finding_is_chosen_and_dismissed_by_keyboard(open_page: OpenPage, demo
         page.locator(f'section[data-panel="{name}"]') for name in ("what-to-change-first", "what-shows-it", "answer-to-the-finding")
     )
     expected = diagnose(load(demo_server.project / "samples" / "torch_npu_2rank")).findings
-    expect(listed.locator(".pk-sentence")).to_contain_text(expected[0].title)
+    expect(listed.locator(".pk-sentence")).to_contain_text(briefly(expected[0]))
     last = listed.get_by_role("row").filter(has_text=expected[-1].title)
     last.focus()
     last.press("Enter")

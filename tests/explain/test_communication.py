@@ -141,7 +141,9 @@ def test_waiting_and_moving_sum_to_the_time_in_collectives(name):
     spent = told[["wait_ns", "transfer_ns", "other_ns"]].sum(axis=1)
     assert (spent == members.groupby("rank")["duration_ns"].sum().loc[told.index]).all()
     if told.empty:
-        assert waiting_told(members) == ["Whether communication moves data or waits is not known: record every rank of a group, to see who comes late."]
+        assert waiting_told(members) == [
+            "Whether communication moves data or waits is not known: record every rank of a group, to see who comes late."
+        ]
 
 
 def test_one_operation_and_one_transport_are_looked_at(slow_rank):

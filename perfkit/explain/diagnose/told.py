@@ -11,6 +11,7 @@ from perfkit.core import quantity
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.looks import folded
 from perfkit.core.run import Run
+from perfkit.core.shortening import shortened
 from perfkit.core.texts import say, told
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
 from perfkit.explain.diagnose.reported import cost_text
@@ -18,6 +19,9 @@ from perfkit.explain.diagnose.rule import by_recording
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, MIN_STEPS
 
 MOST_RANKS = 12
+ONE_LINE = 70
+"""Letters of a finding's title that a sentence with its cost has room for; of a longer one the rule is named."""
+OPEN = "open"
 OVERLAP = "Causes overlap. Each cost is cut to what the costlier ones leave, so that they never sum to more than the step."
 
 
@@ -43,11 +47,11 @@ def ranks_of(finding: Finding) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(rank) for rank in (*finding.subject.get("ranks", ()), *ends)))
 
 
-def findings_told(diagnosis: Diagnosis, listed: Sequence[str], status: str = "open") -> tuple[str, ...]:
-    """How many findings there are, what they cost together, and the first of those that are `listed` by name with this status."""
+def findings_told(diagnosis: Diagnosis, listed: Sequence[str], status: str = OPEN) -> tuple[str, ...]:
+    """The first of the findings that are `listed` by name with this status, what to do about it, and how many there are."""
     count = len(diagnosis.findings)
     if not count:
-        return (say("Nothing was found in {run}.", run=diagnosis.run),)
+        return (_nothing_told(diagnosis),)
     many = count > 1
     all_of_them = say("{count} findings" if many else "{count} finding", count=count)
     cost_ns = sum(finding.cost_ns or 0 for finding in diagnosis.findings)
@@ -57,8 +61,46 @@ def findings_told(diagnosis: Diagnosis, listed: Sequence[str], status: str = "op
     first = next((finding_of(diagnosis, {"finding": name}) for name in listed), None)
     if first is None:
         return (say("{findings}; none of them is {status}.", findings=all_of_them, status=status),)
-    text = say("{title}. That {cost}. {findings}.", findings=all_of_them, title=first.title, cost=cost_text(first))
-    return (text, *_few_steps_told(diagnosis, first), *([OVERLAP] if many else []))
+    notes = (say("{findings}.", findings=all_of_them), *_few_steps_told(diagnosis, first), *([OVERLAP] if many else []))
+    return (_first_told(first, status), *_action_told(first), *notes)
+
+
+def _nothing_told(diagnosis: Diagnosis) -> str:
+    """That no rule found anything, by how many that could judge."""
+    if not diagnosis.healthy:
+        return "No rule could judge this recording: see below what to record."
+    form = "Nothing to change was found. Rules that judged it: {healthy}; that lack what was not recorded: {missing}, see below."
+    return say(form, healthy=len(diagnosis.healthy), missing=len(diagnosis.not_measured))
+
+
+def _first_told(finding: Finding, status: str) -> str:
+    """What comes first among the findings of a status, and what it costs."""
+    if finding.cost_ns is None or finding.share_of_step is None:
+        form = (
+            "Look at this first, of no known cost in time: {what}." if status == OPEN else "First here, of no known cost: {what}."
+        )
+        return say(form, what=briefly(finding))
+    begin = "Change this first" if status == OPEN else "The costliest here"
+    form = "{begin}, {cost_ns} of the mean step ({share}): {what}."
+    return say(form, begin=say(begin), cost_ns=finding.cost_ns, share=finding.share_of_step, what=briefly(finding))
+
+
+def _action_told(finding: Finding) -> tuple[str, ...]:
+    return tuple(say("What to do: {action}.", action=action) for action in finding.actions[:1])
+
+
+def action_told(diagnosis: Diagnosis) -> str:
+    """What to do first of all that findings advise."""
+    if not diagnosis.findings:
+        return "No rule found a problem." if diagnosis.healthy else "No rule could judge this recording."
+    return next(iter(_action_told(diagnosis.findings[0])), say("{title}.", title=diagnosis.findings[0].title))
+
+
+def briefly(finding: Finding) -> str:
+    """What a finding says, where a sentence has room for it; else what its rule is about."""
+    if len(finding.title) <= ONE_LINE:
+        return finding.title
+    return next((say(rule.title) for rule in all_rules() if rule.name == finding.rule), shortened(finding.title, ONE_LINE))
 
 
 def _few_steps_told(diagnosis: Diagnosis, finding: Finding) -> tuple[str, ...]:
