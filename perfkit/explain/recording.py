@@ -8,7 +8,6 @@ from perfkit.config.collect import PARTS, how_to_collect
 from perfkit.core import quantity
 from perfkit.core.run import Run
 from perfkit.core.texts import Said, joined, say
-from perfkit.core.units import format_bytes
 from perfkit.record.recognise import formats
 
 _FRAMEWORKS = {
@@ -25,30 +24,36 @@ _FRAMEWORKS = {
 
 
 def recording_told(run: Run, *, num_expected: int | None = None) -> Said:
-    """Format, ranks, steps and size of a run, what was dropped, whether steps are their parts, and what is missing, in sentences.
+    """Whether all of a run was read and adds up, its ranks and steps, and how much is missing, in a line.
 
     `num_expected` is how many ranks the job has; None or 0: as many as the run says itself.
     """
-    title = next((format.title for format in formats() if format.name == run.format), run.format)
     ranks, steps, expected = len(run.ranks), run.frame("steps")["step"].nunique(), _expected(run, num_expected)
-    of_all = f" of {expected}" if expected and expected != ranks else ""
-    size, rest_ns, missing = run.frame("coverage")["bytes"].sum(), largest_rest_ns(run), missing_parts(run)
-    text = f"{title}: {ranks}{of_all} rank{'s' * ((expected or ranks) != 1)}, {steps} step{'s' if steps != 1 else ''}"
-    exact = "exactly" if rest_ns == 0 else f"within {rest_ns} ns"
-    return joined(
-        [
-            f"{text}, {format_bytes(int(size))} of files." if size else f"{text}.",
-            *(run.lost_told or ("Nothing was dropped.",)),
-            "" if rest_ns is None else f"The parts of every step sum to it {exact}.",
-            say("Not recorded: {missing}.", missing=joined(missing, ", ")) if missing else "Every kind of data is there.",
-        ]
+    many = "{ranks} of {expected} ranks" if expected and expected != ranks else "{ranks} ranks" if ranks != 1 else "{ranks} rank"
+    counted = say(
+        "{ranks}, {steps}, with {held} of {parts} kinds of data.",
+        ranks=say(many, ranks=str(ranks), expected=str(expected)),
+        steps=say("{steps} step" if steps == 1 else "{steps} steps", steps=str(steps)),
+        held=str(len(PARTS) - len(missing_parts(run))),
+        parts=str(len(PARTS)),
     )
+    if run.dropped:
+        return joined([*run.lost_told, say("What is there: {counted}", counted=counted)])
+    rest_ns = largest_rest_ns(run)
+    if rest_ns is None:
+        return say("Nothing was dropped: {counted}", counted=counted)
+    if rest_ns:
+        return say("Nothing was dropped, but parts miss their step by up to {rest_ns}: {counted}", rest_ns=rest_ns, counted=counted)
+    return say("Nothing was dropped, and the parts of every step sum to it exactly: {counted}", counted=counted)
 
 
 def recording_notes(run: Run, *, num_expected: int | None = None) -> list[str]:
-    """What is to be known before a run is trusted: how it was read, and ranks that are not there."""
+    """What is to be known before a run is trusted: format, size, how it was read, ranks that are not there."""
     log, expected = run.format.endswith("-log"), _expected(run, num_expected)
-    notes = [*run.notes, "This is a training log: page 01 shows its step times." if log else _PROFILED]
+    title = next((format.title for format in formats() if format.name == run.format), run.format)
+    size = int(run.frame("coverage")["bytes"].sum())
+    notes: list[str] = [say("{title}, {bytes} of files.", title=title, bytes=size) if size else say("{title}.", title=title)]
+    notes += [*run.notes, "This is a training log: page 01 shows its step times." if log else _PROFILED]
     if expected and len(run.ranks) < expected:
         notes.append(f"{expected - len(run.ranks)} of {expected} ranks are not here: a slow rank among them stays unseen.")
     return notes
@@ -94,6 +99,14 @@ def framework_of(run: Run) -> str | None:
     return "torch-npu" if str(stated.value).startswith("torch_npu") else "mindspore"
 
 
+def missing_told(run: Run) -> str:
+    """What was not recorded, in a sentence."""
+    missing = missing_parts(run)
+    if not missing:
+        return "Every kind of data is there."
+    return say("Not recorded: {missing}. The table says how to record each.", missing=joined(missing, ", "))
+
+
 def missing_table(run: Run) -> pd.DataFrame:
     """What was not recorded, and the lines that record it with the framework of the run."""
     framework = framework_of(run)
@@ -105,6 +118,12 @@ def dropped_table(run: Run) -> pd.DataFrame:
     """What could not be read: `count`, `what`, `file`."""
     rows = [{"count": drop.count, "what": drop.what, "file": drop.file} for drop in run.dropped]
     return pd.DataFrame(rows, columns=["count", "what", "file"])
+
+
+def facts_told(run: Run) -> str:
+    """How much a run says about its job, in a sentence."""
+    num = len(run.facts)
+    return say("Facts about the job that the recording states: {num}.", num=str(num)) if num else "Nothing: it holds times alone."
 
 
 def facts_table(run: Run) -> pd.DataFrame:
