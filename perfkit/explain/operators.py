@@ -9,15 +9,17 @@ import pandas as pd
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.looks import brief
 from perfkit.core.run import Run
+from perfkit.core.shortening import shortened
 from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_US, format_entry, format_ratio
 
 Grouping = Literal["name", "type", "core"]
 COMPUTING, ALL, UNKNOWN = "computing", "all", "unknown"
 MANY = 20
+SMALL_US = 10.0
 """Calls from which small kernels of one operator are many."""
 _NOT_COMPUTING = ("communication", "copy")
-_NAMED = 60
+_NAMED, _IN_LEAD = 60, 40
 
 
 def largest_kernels(run: Run, *, rank: int, step: int | None = None, by: Grouping = "name", top: int = 20) -> pd.DataFrame:
@@ -112,17 +114,16 @@ def known(totals: pd.DataFrame) -> pd.DataFrame:
     return brief(shown, "name", "count", "total_ns", "mean_ns", "share")
 
 
-def largest_told(totals: pd.DataFrame) -> str:
-    """The operator that takes most, in a sentence; `totals` is of `operator_totals`."""
-    largest = totals.iloc[0]
-    calls = "{calls} call" if largest["count"] == 1 else "{calls} calls"
-    return say(
-        f"{{name}} takes most: {{total_ns}} in {calls}, {{share}} of the time of the {{groups}} groups.",
-        name=_named(largest["name"]),
-        total_ns=int(largest["total_ns"]),
-        calls=str(int(largest["count"])),
-        share=float(largest["share"]),
-        groups=str(len(totals)),
+def largest_told(totals: pd.DataFrame) -> tuple[str, ...]:
+    """The operator that takes most and how many could be one, in a sentence, then its calls; `totals` is of `operator_totals`."""
+    largest, small = totals.iloc[0], len(small_operators(totals, small_us=SMALL_US))
+    short = say("{num} are short and called often: fuse them", num=str(small)) if small else "none is short and called often"
+    lead = "{name} takes most, {share} of the time of all {groups}: make it faster; {short}."
+    calls = "It takes {total_ns} in {calls} call." if largest["count"] == 1 else "It takes {total_ns} in {calls} calls."
+    name, groups, times = shortened(str(largest["name"]), _IN_LEAD), str(len(totals)), str(int(largest["count"]))
+    return (
+        say(lead, name=name, share=float(largest["share"]), groups=groups, short=short),
+        say(calls, total_ns=int(largest["total_ns"]), calls=times),
     )
 
 

@@ -129,7 +129,9 @@ def test_a_column_that_tells_nothing_is_left_out(ascend: Run, kineto: Run):
 
 
 def test_what_takes_most_and_what_is_many_and_short_is_said(ascend: Run, kineto: Run):
-    assert "takes most: 1.96 ms in 3 calls, 22.1 %" in largest_told(operator_totals(ascend, rank=0))
+    lead, calls = largest_told(operator_totals(ascend, rank=0))
+    assert "takes most, 22.1 %" in lead
+    assert calls == "It takes 1.96 ms in 3 calls."
     assert "a fused operator replaces many" in small_told(operator_totals(kineto, rank=kernel_ranks(kineto)[0]), small_us=10.0)[0]
     assert small_told(operator_totals(ascend, rank=0), small_us=10.0)[0].startswith("No operator is called 20 times")
 

@@ -8,6 +8,8 @@ from perfkit.core.texts import capital, joined, say
 from perfkit.explain.compare import OPERATOR_COLUMNS, Comparison
 
 SHOWN_OPERATORS = 40
+ONE_LINE = 110
+"""Letters that a sentence of several parts may have."""
 _SAID = {
     True: "beyond noise",
     False: "no measurable change: repeat it before you keep it",
@@ -18,7 +20,11 @@ _SAID = {
 def comparison_told(found: Comparison) -> tuple[str, ...]:
     """What changed most, in a sentence; then whether it is beyond noise, or inside the prediction's interval, and the notes."""
     first = found.sentences[:3] or ("the run is as planned: no part is off by 1 % of the step or more",)
-    text = capital(say("{text}.", text=joined(first, "; ") if len(first) > 1 else first[0]))
+    one_line = first if len("; ".join(first)) <= ONE_LINE else first[:1]
+    text = say("{text}.", text=joined(one_line, "; ") if len(one_line) > 1 else one_line[0])
+    helped = _helped(found)
+    text = say("{helped}: {text}", helped=helped, text=text) if helped else capital(text)
+    more = [capital(say("{text}.", text=part)) for part in first[len(one_line) :]]
     decided = []
     if found.kind == "runs":
         counts = " and ".join(str(found.extra["samples"][side]["steps"]) for side in ("a", "b"))
@@ -27,7 +33,25 @@ def comparison_told(found: Comparison) -> tuple[str, ...]:
     if found.beside is not None:
         inside = "inside" if found.extra["within_interval"] else "outside of"
         decided.append(f"The measured step lies {inside} the 80 % interval of the prediction.")
-    return (text, *decided, *found.notes)
+    return (text, *more, *decided, *found.notes)
+
+
+def _helped(found: Comparison) -> str:
+    """Whether b is the better one, in words; empty where that is no question, or where steps that hold other work say otherwise."""
+    if found.kind not in ("runs", "plans") or found.total_a is None or found.total_b is None or found.total_a == found.total_b:
+        return ""
+    if found.kind == "runs" and not found.beyond_noise:
+        return say("Not decided")
+    shorter = found.total_b < found.total_a
+    if found.kind == "runs":
+        per_token = found.extra.get("ns_per_token")
+        if per_token is not None and (per_token["ratio"] < 1) != shorter:
+            return ""
+        return say("It helped") if shorter else say("It did not help")
+    speed = found.extra["figures"]["tokens_per_s_per_device"]
+    if (speed["b"] > speed["a"]) != shorter:
+        return ""
+    return say("It should help") if shorter else say("It should not help")
 
 
 def settings_table(found: Comparison) -> pd.DataFrame:

@@ -18,27 +18,33 @@ NO_RECORDING = "Choose a recording of the job whose graph this is: its kernels a
 
 def graph_told(analysis: GraphAnalysis) -> tuple[str, ...]:
     """The verdict on a graph: its operators and communication that is not needed; then what is missing or has no effect."""
-    lost = analysis.missing
-    parts = [
-        *communication_told(analysis),
-        f"{len(lost)} communications are missing: {lost[0]['why']}." if lost else "",
-        recompute_told(analysis) if analysis.recompute.operators else "",
-    ]
+    lost, communication = analysis.missing, communication_told(analysis)
+    missing = f"{len(lost)} communications are missing: {lost[0]['why']}." if lost else ""
+    recomputed = recompute_told(analysis) if analysis.recompute.operators else ""
+    needed = all(entry.verdict == "expected" for entry in analysis.communications)
+    parts = (recomputed, missing, *communication) if recomputed and needed else (*communication, missing, recomputed)
     return tuple(part for part in parts if part)
 
 
 def communication_told(analysis: GraphAnalysis) -> tuple[str, ...]:
-    """How many operators there are and communicate, how much, which of them another strategy would do without, and which one."""
+    """How much communication another strategy would do without, why the first, and how many operators there are."""
     found = analysis.communications
     moved = sum(entry.message_bytes or 0 for entry in found)
-    text = f"{analysis.file.node_lines} operators, {len(found)} of them communicate"
-    text += f" ({format_bytes(moved)} a step and rank)" if moved else ""
+    counts = f"{analysis.file.node_lines} operators, {len(found)} of them communicate"
+    counts += f" ({format_bytes(moved)} a step and rank)." if moved else "."
     wrong = [entry for entry in found if entry.verdict != "expected"]
+    if not found:
+        return ("No operator of this graph communicates.", counts)
     if not wrong:
-        return (text + ("; the declared strategies need every one." if found else "."),)
-    size = sum(entry.message_bytes or 0 for entry in wrong)
-    text += f"; {len(wrong)} of these ({format_bytes(size)}) are not needed: {wrong[0].why}."
-    return (text, f"Instead: {wrong[0].fix}.") if wrong[0].fix else (text,)
+        return ("All communication follows from the declared strategies.", counts)
+    size, num = sum(entry.message_bytes or 0 for entry in wrong), {"wrong_count": len(wrong), "all_count": len(found)}
+    form = (
+        "{wrong_count} of {all_count} communications are not needed, {wrong_bytes} of {moved_bytes} a step and rank: see why below."
+    )
+    if not size:  # no shape is known
+        form = "{wrong_count} of {all_count} communications are not needed: see why below."
+    first = [say("The first: {why}.", why=wrong[0].why), f"Instead: {wrong[0].fix}." if wrong[0].fix else ""]
+    return (say(form, **num, wrong_bytes=size, moved_bytes=moved), *filter(None, first), counts)
 
 
 def executed_told(node: Node, rows: pd.DataFrame) -> str:

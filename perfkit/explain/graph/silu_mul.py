@@ -89,10 +89,11 @@ class Pair:
         return (_configured(self), _copied(self), _read(self), _changed(self))
 
     def told(self) -> tuple[str, ...]:
-        """What the results of the operators hold, in a sentence."""
+        """Whether recomputing them is in effect, and what their results hold, in two sentences."""
         layers = len({block_of(node) for node in self.forward})
         held = format_bytes(self.wanted_bytes)
-        return (f"{len(self.forward)} operators of {layers} layer{'s' * (layers != 1)} hold {held} on a rank until backward.",)
+        stays = f"{len(self.forward)} operators of {layers} layer{'s' * (layers != 1)} hold {held} on a rank until backward."
+        return (joined([self.effect_told(), stays]),)
 
     def effect_told(self) -> str:
         """Whether what is configured is in effect, in a sentence."""

@@ -15,6 +15,7 @@ import pandas as pd
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.looks import brief
 from perfkit.core.params import active_params, count_params, trained_params
+from perfkit.core.shortening import shortened
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.texts import joined, say
@@ -22,6 +23,9 @@ from perfkit.core.units import format_count, format_ratio, format_si, significan
 from perfkit.predict.cost.flops import Attention, pass_flops, training_flops
 from perfkit.predict.cost.guide import guide_flops
 from perfkit.predict.cost.utilization import guide_selective_hfu, hfu, judge_utilization, mfu, published_cases
+
+LONGEST_NAME = 24
+"""Letters of the name of a model that a sentence shows."""
 
 CONVENTIONS: tuple[tuple[str, Attention, bool], ...] = (
     ("full attention, with head", "full", True),
@@ -59,12 +63,12 @@ class ModelCost:
     def told(self) -> tuple[str, ...]:
         """The counts in a sentence, and what is odd about the sizes."""
         count = int(self.parameters.total)
-        text = f"{self.model.name or 'The model'}: {format_count(count)} parameters"
+        text = f"{shortened(self.model.name or 'The model', LONGEST_NAME)}: {format_count(count)} parameters"
         if self.model.num_experts:
             text += f", {format_si(self.active_parameters.total, '')} of them active per token"
         if self.model.adapters or self.model.trained_layers:
             text += f", {format_count(int(trained_params(self.model).total))} of them trained"
-        text += f"; {format_si(self.training_flops.total, 'FLOP', 4)} per token in training."
+        text += f"; an honest MFU counts {format_si(self.training_flops.total, 'FLOP', 4)} per token in training."
         if self.model.hidden_size % self.model.num_attention_heads:
             return text, "The hidden size is not a multiple of the heads: the head size is rounded down."
         return (text,)

@@ -23,7 +23,7 @@ def rounds() -> Comparison:
 
 def test_the_last_rounds_of_the_case_are_told(rounds: Comparison):
     told = comparison_told(rounds)[0]
-    assert told.startswith("A step is predicted to be 12.9 s (11.0 %) shorter")
+    assert told.startswith("It should help: a step is predicted to be 12.9 s (11.0 %) shorter")
     assert "computing/recompute changed most" in told
     assert set(settings_table(rounds)["key"]) == {"context.max_device_memory", "recompute_config.recompute"}
     parts = rounds.to_frame()

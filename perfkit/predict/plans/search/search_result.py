@@ -237,29 +237,19 @@ class SearchResult:
         """What is best and how much was searched; then where the limit is from, the rule of thumb, and what fills the nearest."""
         if not self.plans and not self.complete:
             return ("The search was stopped before any plan was evaluated.",)
-        text = self.missing_text()
-        if self.plans:
-            best = self.plans[0]
-            form = (
-                "{plan} is best on {devices} devices, {why} "
-                "Of {searched} combinations {kept} keep the rules, {fit} fit {limit_bytes}."
-            )
-            text = say(
-                form,
-                searched=self.searched,
-                kept=self.evaluated,
-                fit=self.feasible,
-                limit_bytes=self.memory_limit_bytes,
-                devices=str(self.devices),
-                plan=capital(plan_text(best.plan)),
-                why=best.why,
-            )
+        text = self.best_text() or self.missing_text()
         texts: list[str] = [text if self.complete else say("Stopped early: {text}", text=text)]
         if self.plans:
+            best = self.plans[0]
+            texts.append(say("{plan}: {why}", plan=capital(plan_text(best.plan)), why=best.why))
+            form = "Of {searched} combinations {kept} keep the rules, {fit} fit {limit_bytes}."
+            counts = {"searched": self.searched, "kept": self.evaluated, "fit": self.feasible}
+            texts.append(say(form, **counts, limit_bytes=self.memory_limit_bytes))
             texts.append(say("The limit: {source}.", source=self.memory_limit.source))
         if self.nearest is not None:
             parts = sorted(self.nearest.parts.parts.items(), key=lambda item: -item[1])[:4]
             filled = ", ".join(f"{part} {format_bytes(amount)}" for part, amount in parts)
+            texts.append(say("The nearest in full: {plan}.", plan=plan_text(self.nearest.plan)))
             texts.append(
                 f"What fills its fullest stage: {filled}. More devices, or sharing more of the optimizer's state, would help."
             )
@@ -340,6 +330,20 @@ class SearchResult:
         ]
         return pd.DataFrame(rows)
 
+    def best_text(self) -> str:
+        """The division of the best plan with its step and its memory; empty where no plan fits."""
+        if not self.plans:
+            return ""
+        best = self.plans[0]
+        return say(
+            "{division} is best on {devices} devices: {step_time_s} a step, its peak {peak_bytes} of {limit_bytes}.",
+            division=capital(division_text(best.plan)),
+            devices=str(self.devices),
+            step_time_s=best.estimate.step_time_s,
+            peak_bytes=best.estimate.peak_memory_bytes or 0,
+            limit_bytes=self.memory_limit_bytes,
+        )
+
     def missing_text(self) -> str:
         """Where nothing fits: the plan that comes nearest and what it lacks; empty otherwise."""
         if self.nearest is None:
@@ -347,7 +351,7 @@ class SearchResult:
         return say(
             "No plan fits {limit_bytes}. The nearest is {plan}: it needs {peak_bytes}, {missing_bytes} more.",
             limit_bytes=self.memory_limit_bytes,
-            plan=plan_text(self.nearest.plan),
+            plan=division_text(self.nearest.plan),
             peak_bytes=format_bytes(self.nearest.estimate.peak_memory_bytes),
             missing_bytes=self.nearest.missing_bytes,
         )
