@@ -242,3 +242,15 @@ def groups_of_rank(run: Run, rank: int) -> pd.DataFrame:
     """The groups that a rank is in, as `placement.group_frame` has them."""
     groups = placement.group_frame(run)
     return groups[[rank in placement.members_of(text.replace(" ", "")) for text in groups["members"]]]
+
+
+def groups_told(groups: pd.DataFrame, rank: int) -> str:
+    """With how many ranks a rank works, in a sentence; `groups` is of `groups_of_rank`."""
+    if groups.empty:
+        return say("The groups of rank {rank} were not recorded.", rank=str(rank))
+    num, most = str(len(groups)), str(int(groups["size"].max()) - 1)
+    form = "Rank {rank} works in one group, with {most} others." if len(groups) == 1 else _GROUPS
+    return say(form, rank=str(rank), num=num, most=most)
+
+
+_GROUPS = "Rank {rank} works in {num} groups, in the largest with {most} others."

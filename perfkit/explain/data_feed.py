@@ -14,7 +14,9 @@ import pandas as pd
 
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import format_ns, format_ratio
+from perfkit.core.shortening import shortened
+from perfkit.core.texts import say
+from perfkit.core.units import format_ns, format_ratio, significant
 
 EMPTY, SOMETIMES = 0.5, 0.05
 LEAST_INTERVAL = 0.02
@@ -190,6 +192,22 @@ def operator_usage(queues: pd.DataFrame) -> pd.DataFrame:
         dtype=float, na_value=np.nan
     )
     return table[columns]
+
+
+def queues_told(entries: pd.DataFrame) -> str:
+    """The queue with the fewest entries, in a sentence; `entries` are rows of `queues`, one at least."""
+    sizes = entries.groupby(entries["queue"].astype("object"))["size"].median()
+    fewest = str(sizes.idxmin())
+    form = "The {queue} queue is the emptiest: {size} entries in the median of the steps."
+    return say(form, queue=fewest, size=significant(float(sizes.min())))
+
+
+def usage_told(operators: pd.DataFrame) -> str:
+    """The operator of a dataset with the emptiest queue behind it, in a sentence; `operators` is of `operator_usage`."""
+    known = operators[operators["usage_ratio"].notna()]
+    first = known.iloc[int(known["usage_ratio"].to_numpy(dtype="float64").argmin())]
+    form = "{operator} has the emptiest queue behind it: {usage_ratio} full."
+    return say(form, operator=shortened(str(first["operator"]), 60), usage_ratio=float(first["usage_ratio"]))
 
 
 def state_of(empty_ratio: float) -> State:

@@ -18,6 +18,7 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.schema import TABLES
+from perfkit.core.texts import say
 from perfkit.explain.ledger import AFTER, BEHIND, Ledger, causes, ledger
 
 Group = Literal["guide", "pynative"]
@@ -67,6 +68,16 @@ def terms_of_step(run: Run, *, rank: int, step: int, group: Group = "guide") -> 
     own = terms[(terms["rank"] == rank).to_numpy(dtype=bool)].reset_index(drop=True)
     ratio = own["ns"].astype("Float64") / float(own["ns"].sum() or 1)
     return pd.DataFrame({"term": own["term"], "duration_ns": own["ns"], "of_step_ratio": ratio})
+
+
+def terms_told(terms: pd.DataFrame) -> str:
+    """The term that is the largest part of a step, in a sentence; `terms` is of `terms_of_step`, "" where none was measured."""
+    known = terms[terms["duration_ns"].notna()]
+    if known.empty:
+        return ""
+    most = known.iloc[int(known["duration_ns"].to_numpy(dtype="int64").argmax())]
+    form = "The largest part of the step is {term}: {duration_ns} ({of_step_ratio})."
+    return say(form, term=str(most["term"]), duration_ns=int(most["duration_ns"]), of_step_ratio=float(most["of_step_ratio"]))
 
 
 def _with(run: Run, name: str) -> set[int]:

@@ -5,12 +5,13 @@ Composed of `memory_use` and `perfkit.record.memory`. Tables hold the largest `S
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.core.shortening import shortened
 from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import say
 from perfkit.core.units import format_bytes, format_change, format_ratio
@@ -29,6 +30,7 @@ LATE_STEPS = (
     "then synchronise no more"
 )
 _EXPLAINED = 0.02
+_NAMED = 60
 
 
 def rank_choices(run: Run) -> list[tuple[str, int]]:
@@ -149,6 +151,27 @@ def owners_of_peak(run: Run, rank: int, by: str = "name") -> tuple[str, dict[str
     sizes = rows.groupby(rows["component"].astype("object"))["allocated_bytes"].max().dropna()
     owners = {str(name): int(size) for name, size in sizes.items() if "+" not in str(name) and name != "total"}
     return "Largest allocation of each component", owners
+
+
+def owners_told(owners: Mapping[str, int]) -> str:
+    """Who owns most of the peak, in a sentence; `owners` is of `owners_of_peak` and not empty."""
+    most = max(owners, key=lambda owner: owners[owner])
+    form = "{owner} owns most, {owned_bytes}, of {num}."
+    return say(form, owner=shortened(most, _NAMED), owned_bytes=owners[most], num=str(len(owners)))
+
+
+def long_told(blocks: pd.DataFrame) -> str:
+    """The largest block that lives long, in a sentence; `blocks` is of `lived_long`, "" where no blocks were recorded."""
+    if blocks.empty:
+        return "No block lives that long, weights left out." if "title" in blocks.attrs else ""
+    first = blocks.iloc[0]
+    form = "The largest that lives so long is {name}: {size_bytes}, for {alive_ratio} of the time."
+    return say(
+        form,
+        name=shortened(str(first["name"]), _NAMED),
+        size_bytes=int(first["size_bytes"]),
+        alive_ratio=float(first["alive_ratio"]),
+    )
 
 
 def alive_at_peak(run: Run, rank: int) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.looks import brief
 from perfkit.core.run import Run
 from perfkit.core.shortening import shortened
-from perfkit.core.texts import say
+from perfkit.core.texts import joined, say
 from perfkit.core.units import NS_PER_US, format_entry, format_ratio
 
 Grouping = Literal["name", "type", "core"]
@@ -19,7 +19,7 @@ MANY = 20
 SMALL_US = 10.0
 """Calls from which small kernels of one operator are many."""
 _NOT_COMPUTING = ("communication", "copy")
-_NAMED, _IN_LEAD = 60, 40
+_NAMED, _IN_LEAD = 60, 36
 
 
 def largest_kernels(run: Run, *, rank: int, step: int | None = None, by: Grouping = "name", top: int = 20) -> pd.DataFrame:
@@ -117,14 +117,33 @@ def known(totals: pd.DataFrame) -> pd.DataFrame:
 def largest_told(totals: pd.DataFrame) -> tuple[str, ...]:
     """The operator that takes most and how many could be one, in a sentence, then its calls; `totals` is of `operator_totals`."""
     largest, small = totals.iloc[0], len(small_operators(totals, small_us=SMALL_US))
-    short = say("{num} are short and called often: fuse them", num=str(small)) if small else "none is short and called often"
-    lead = "{name} takes most, {share} of the time of all {groups}: make it faster; {short}."
+    short = (
+        say("short and called often, to be fused: {num}", num=str(small))
+        if small
+        else "none is short and called often: make it faster"
+    )
+    lead = "{name} takes most, {share} of the time of all {groups}; {short}."
     calls = "It takes {total_ns} in {calls} call." if largest["count"] == 1 else "It takes {total_ns} in {calls} calls."
     name, groups, times = shortened(str(largest["name"]), _IN_LEAD), str(len(totals)), str(int(largest["count"]))
     return (
         say(lead, name=name, share=float(largest["share"]), groups=groups, short=short),
         say(calls, total_ns=int(largest["total_ns"]), calls=times),
     )
+
+
+def ran_told(kernels: pd.DataFrame, collectives: pd.DataFrame, by: Grouping = "name") -> str:
+    """What a rank computed most and where it communicated most, in sentences; of `largest_kernels`, `largest_collectives`."""
+    told = []
+    if len(kernels):
+        first = kernels.iloc[0]
+        name = shortened(str(first[by]), _NAMED)
+        told.append(say("It computed {name} most, for {total_ns}.", name=name, total_ns=int(first["total_ns"])))
+    if len(collectives):
+        first = collectives.iloc[0]
+        values = {"operation": str(first["operation"]), "group": shortened(str(first["group"]), _IN_LEAD)}
+        form = "It communicated most in group {group}: {operation}, {total_ns}."
+        told.append(say(form, **values, total_ns=int(first["total_ns"])))
+    return joined(told)
 
 
 def small_operators(totals: pd.DataFrame, *, small_us: float) -> pd.DataFrame:

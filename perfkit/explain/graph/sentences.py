@@ -36,7 +36,8 @@ def communication_told(analysis: GraphAnalysis) -> tuple[str, ...]:
     if not found:
         return ("No operator of this graph communicates.", counts)
     if not wrong:
-        return ("All communication follows from the declared strategies.", counts)
+        form = "All {num} communications follow from the declared strategies: none can be left out."
+        return (say(form, num=str(len(found))), counts)
     size, num = sum(entry.message_bytes or 0 for entry in wrong), {"wrong_count": len(wrong), "all_count": len(found)}
     form = (
         "{wrong_count} of {all_count} communications are not needed, {wrong_bytes} of {moved_bytes} a step and rank: see why below."

@@ -65,7 +65,7 @@ class ModelCost:
         count = int(self.parameters.total)
         text = f"{shortened(self.model.name or 'The model', LONGEST_NAME)}: {format_count(count)} parameters"
         if self.model.num_experts:
-            text += f", {format_si(self.active_parameters.total, '')} of them active per token"
+            text += f", {format_si(self.active_parameters.total, '')} active per token"
         if self.model.adapters or self.model.trained_layers:
             text += f", {format_count(int(trained_params(self.model).total))} of them trained"
         text += f"; an honest MFU counts {format_si(self.training_flops.total, 'FLOP', 4)} per token in training."

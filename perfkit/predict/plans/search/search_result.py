@@ -336,10 +336,10 @@ class SearchResult:
             return ""
         best = self.plans[0]
         return say(
-            "{division} is best on {devices} devices: {step_time_s} a step, its peak {peak_bytes} of {limit_bytes}.",
+            "{division} is best on {devices} devices: {step_ns} a step, its peak {peak_bytes} of {limit_bytes}.",
             division=capital(division_text(best.plan)),
             devices=str(self.devices),
-            step_time_s=best.estimate.step_time_s,
+            step_ns=best.estimate.step_time_s * NS_PER_S,
             peak_bytes=best.estimate.peak_memory_bytes or 0,
             limit_bytes=self.memory_limit_bytes,
         )
