@@ -254,15 +254,15 @@ def test_page_06_agrees_with_the_balance_of_the_command(tmp_path: Path):
     assert {**json.loads(json.dumps(best.value[0].to_dict())), "seconds": 0} == told
     assert [one.title for one in best.wait().code] == ["MindFormers", "Megatron"]
     drawn = page["what_the_pipeline_does"]
-    assert page["schedule"].makespan_ns == drawn.value[0].even_ns
+    assert page["schedule"].makespan_ns == drawn.value[1].even_ns
     moves = page["what_moving_one_layer_changes"]
     change_ns = moves.wait().tables["What moving one layer changes (choose a row to do it)"].frame["change_ns"].iloc[0]
     moves.view.on_message({"type": "row", "table": next(iter(moves.wait().tables)), "row": 0})
-    assert drawn.value[0].schedule.makespan_ns == page["schedule"].makespan_ns + change_ns
+    assert drawn.value[1].schedule.makespan_ns == page["schedule"].makespan_ns + change_ns
     drawn.set(num_stages=2)
     assert page["sizes"]["layers"].value == "14 14", "another number of stages begins with its even split"
     drawn.set(num_chunks=2)
-    assert drawn.value[0].problem.schedule == "vpp"
+    assert drawn.value[1].problem.schedule == "vpp"
     with pytest.raises(NothingYet):  # the best layout is that of other sizes
         best.wait()
     drawn.set(layers="1 2")
@@ -284,13 +284,13 @@ def test_page_06_balances_a_configuration_as_the_command_does(path: Path):
     assert stages["memory_bytes"].tolist() == told["peak_bytes"], "what is drawn is what was found"
     own = format_ns(predicted(path, "Ascend-910B2")["step_time_s"] * NS_PER_S, 4)
     assert best.value[1].endswith(f"As it is configured it takes {own}.")
-    opened, estimated = page["what_the_pipeline_does"].value[0], page["how_long_a_step"].value[0]
+    opened, estimated = page["what_the_pipeline_does"].value[1], page["how_long_a_step"].value[0]
     assert opened.step_ns == pytest.approx(estimated.step_time_s * NS_PER_S, rel=1e-6), "a page says one step of a plan"
     assert max(opened.peak_bytes) == pytest.approx(estimated.peak_memory_bytes)
-    fastest = page["what_the_pipeline_does"].set(recompute=FASTEST).value[0]
+    fastest = page["what_the_pipeline_does"].set(recompute=FASTEST).value[1]
     assert fastest.step_ns <= opened.step_ns
     page["what_the_pipeline_does"].set(recompute=AS_CONFIGURED)
-    drawn = page["what_the_pipeline_does"].set(layers="; ".join(" ".join(map(str, row)) for row in told["layers"])).value[0]
+    drawn = page["what_the_pipeline_does"].set(layers="; ".join(" ".join(map(str, row)) for row in told["layers"])).value[1]
     assert drawn.step_ns >= told["makespan_ns"]
     assert page["open_plan"].path == str(path), "the estimate below is that of the same configuration"
     page["what_the_pipeline_does"].set(limit_gib=30.0)
@@ -310,11 +310,11 @@ def test_page_06_follows_the_configuration_that_the_project_has_open(tmp_path: P
     drawn = page["what_the_pipeline_does"]
     drawn.set(num_stages=4)
     assert page["sizes"]["layers"].value == "10 10 10 10"
-    four = drawn.value[0]
+    four = drawn.value[1]
     assert four.pipeline.plan.parallel.pipeline_parallel_size == 4, "other stages are those of another plan"
     assert len(four.peak_bytes) == 4
     drawn.set(num_microbatches=64)
-    assert drawn.value[0].pipeline.plan.num_micro_batches == 64
+    assert drawn.value[1].pipeline.plan.num_micro_batches == 64
 
 
 def test_page_06_says_what_a_file_lacks(tmp_path: Path):
