@@ -105,7 +105,7 @@ def test_a_configuration_that_is_dropped_anywhere_becomes_the_open_one(open_page
     page.wait_for_url("**/02_model_cost")
     wait_ready(page)
     assert open_project(demo_server.project).open_config == demo_server.project / "uploads" / CONFIG.name
-    expect(page.locator(".pk-opener > .pk-switches select").nth(1)).to_have_attribute(
+    expect(page.locator(".pk-opener > .pk-switches select").first).to_have_attribute(
         "title", f"Configuration: {open_project(demo_server.project).open_config}"
     )
 

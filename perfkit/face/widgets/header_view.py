@@ -20,6 +20,7 @@ from perfkit.face.widgets.log import Seen, changed_since, seen
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.opener import Opener, what_is_open
 from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.placed import on_put, picked
 from perfkit.face.widgets.view import Content
 from perfkit.project import CycleOrder, Project, find_project, open_project
 from perfkit.project.experiments import ExperimentLog
@@ -38,6 +39,9 @@ CYCLE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )
 """The states of a round: id, name, what is done there, numbers of its pages."""
 
+OUT_OF_ROUNDS = ("30", "31", "40")
+"""Pages that neither read nor write the rounds of the project."""
+
 LOOK_S = 5.0
 """How often a page looks whether somebody else has changed the project."""
 
@@ -54,19 +58,38 @@ class HeaderView(Content):
     def __init__(self, read: Callable[[], Mapping[str, Any]], folder: Path | None = None, page: str = "") -> None:
         state = page_state()
         self._opener = Opener(self.send, page)
-        self._read, self._folder = read, folder
+        self._read, self._folder, self._page = read, folder, page
         self._seen, self._named = _seen(folder), _named()
         super().__init__(
             kind="header",
             content=dict(read()),
             values=dict(state.values),
             bulletin=bulletin(state.values.get("student", "")),
-            places=what_is_open() if settings.in_app() else {},
+            places=self._places(),
         )
+        on_put(self._on_put)
         state.on_change(self._on_change)
         state.on_saved(self._on_saved)
         if folder is not None and settings.in_app():
             threading.Thread(target=self._watch, args=(folder,), name="perfkit-header", daemon=True).start()
+
+    def _places(self) -> dict[str, Any]:
+        """What is open, of which the bar names what the page reads; a page that reads something else says itself what it is."""
+        if not settings.in_app():
+            return {}
+        found = what_is_open()
+        return {**found, "switches": [switch for switch in found["switches"] if self._is_read(**switch)]}
+
+    def _is_read(self, *, name: str, value: str, **_: Any) -> bool:
+        if self._page[:2] == "00":  # of all that is open
+            return True
+        if name == "round":
+            return self._page[:2] not in OUT_OF_ROUNDS
+        return picked(name) is not None or (name == "run" and picked("log") == value)
+
+    def _on_put(self) -> None:
+        with self.lock:
+            self.places = self._places()
 
     def look(self, folder: Path) -> None:
         """Say who else has changed the project since this page read or wrote it."""
@@ -88,7 +111,7 @@ class HeaderView(Content):
         self._seen = _seen(self._folder)
         with self.lock:
             self.content, self.changed = dict(self._read()), ""
-            self.places = what_is_open() if settings.in_app() else {}
+            self.places = self._places()
 
     def on_message(self, message: dict[str, Any]) -> None:
         """The visitor changed the address, or opened a link with values in it."""
@@ -110,7 +133,7 @@ class HeaderView(Content):
             if origin is not self:
                 self.values = dict(page_state().values)
             if self._named != _named():
-                self._named, self.places = _named(), what_is_open() if settings.in_app() else {}
+                self._named, self.places = _named(), self._places()
 
 
 def _named() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import IPython
@@ -15,6 +16,7 @@ STEP_MIME = "application/vnd.perfkit.step+json"
 PUBLISH_TIMEOUT_S = 600.0
 _known: dict[str, StepView] = {}
 """The newest view of each name: a cell that is run again takes the place of what it made before."""
+_followers: list[Callable[[], None]] = []
 
 
 def draw(view: StepView) -> None:
@@ -31,11 +33,24 @@ def _publish(view: StepView) -> None:
     IPython.display.display({STEP_MIME: shown}, raw=True)  # type: ignore[no-untyped-call]
 
 
+def on_put(follower: Callable[[], None]) -> None:
+    """Call `follower` for each further step on the page."""
+    _followers.append(follower)
+
+
+def picked(name: str) -> str | None:
+    """Where lies what the page's picker of that name has chosen; None where the page has no such picker."""
+    view = _known.get(f"choose-{name}")
+    return None if view is None else str(view.state[name])
+
+
 def put(recipe: Recipe) -> StepView:
     """A step on the page that is being made; a view of the same name gives way."""
     if (before := _known.get(recipe.name)) is not None:
         before.retire(recipe)
     view = _known[recipe.name] = StepView(recipe)
+    for follower in list(_followers):
+        follower()
     draw(view)
     if settings.publish_steps():
         _publish(view)

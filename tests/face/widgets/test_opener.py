@@ -11,11 +11,11 @@ import pytest
 from perfkit.config.dialects import read_config
 from perfkit.core.resources import data_folder
 from perfkit.explain.fragments import explain_fragment
-from perfkit.face.widgets import opener
+from perfkit.face.widgets import context, opener, placed
 from perfkit.face.widgets._files import completions
 from perfkit.face.widgets.header_view import header
 from perfkit.face.widgets.page_state import page_state
-from perfkit.face.widgets.pickers import choose_configuration
+from perfkit.face.widgets.pickers import choose_configuration, choose_log, choose_recording
 from perfkit.project import open_project, save
 from perfkit.project.sample import demo
 
@@ -100,6 +100,7 @@ def test_the_header_follows_the_address_that_comes_once_it_is_drawn(project, mon
     other.write_text("parallel_config:\n  data_parallel: 2\n")
     monkeypatch.setenv("PERFKIT_ROOTS", f"{tmp_path}{os.pathsep}{TRACE.parent}")
     shown = header("02_model_cost")
+    choose_recording(), choose_configuration()
     monkeypatch.setenv("PERFKIT_APP", "1")
     shown.on_message({"type": "hash", "values": {"run": str(TRACE), "config": str(other)}})
     assert [switch["value"] for switch in shown.places["switches"]][:2] == [str(TRACE), str(other)]
@@ -108,6 +109,30 @@ def test_the_header_follows_the_address_that_comes_once_it_is_drawn(project, mon
         shown.on_message({"type": "hash", "values": {"run": refused, "config": refused}})
         assert refused not in [switch["value"] for switch in shown.places["switches"]], "pages keep what they have"
     assert first != shown.places["switches"]
+
+
+def test_the_bar_names_what_the_page_reads_and_nothing_else(project, monkeypatch):
+    def named(page):
+        monkeypatch.setattr(placed, "_known", {})
+        shown = header(page)
+        yield shown
+        yield [switch["name"] for switch in shown.places["switches"]]
+
+    monkeypatch.setenv("PERFKIT_APP", "1")
+    shown, switches = named("18_graph_ir")
+    assert switches == ["round"], "a graph is no recording"
+    choose_recording()
+    assert [switch["name"] for switch in shown.places["switches"]] == ["run", "round"]
+    assert list(named("00_start_here"))[1] == ["run", "config", "round"], "the first page is of all that is open"
+    assert list(named("40_class"))[1] == []
+    shown, _ = named("01_baseline")
+    choose_log()
+    assert [switch["name"] for switch in shown.places["switches"]] == ["round"], "it reads a sample, not the open recording"
+    log = data_folder() / context.SAMPLE_LOGS["GPT-2 TP4 PP4 (Megatron log)"]
+    save(replace(open_project(project), open_run=log))
+    shown, _ = named("01_baseline")
+    choose_log()
+    assert [switch["value"] for switch in shown.places["switches"]][0] == str(log)
 
 
 PIECE = (
