@@ -11,7 +11,7 @@ export function makeControl(spec, onValue, send) {
   const parts = make(spec, id, onValue, send);
   const hint = spec.hint ? el("span", { class: "pk-hint", id: `${id}-hint` }, spec.hint) : null;
   const label = parts.label ?? el("label", { for: id, class: "pk-label", title: spec.hint || null }, spec.label);
-  const root = el(parts.group ? "fieldset" : "div", { class: `pk-control pk-${spec.kind}`, "data-control": spec.name },
+  const root = el(parts.group ? "fieldset" : "div", { class: `pk-control pk-${spec.kind}${spec.multiple ? " pk-several" : ""}`, "data-control": spec.name },
     el("div", { class: "pk-control-head" }, label, parts.aside), parts.body, hint, note);
   for (const input of root.querySelectorAll("input, select")) input.setAttribute("aria-describedby", `${id}-hint ${id}-note`);
   return {

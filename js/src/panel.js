@@ -15,6 +15,7 @@ const LINE = 2;
 const BESIDE = 6;
 const ONE_LINE = new Set(["choose-run", "choose-config", "choose-log", "choose-graph", "choose-path"]); // what a page opens with
 const SIDES = new Set(["choose-a", "choose-b", "choose-reference", "choose-candidate"]); // two that stand in one line, each with its name
+const ONE_LINE_STATES = new Set(["result", "empty"]);
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
 export function renderPanel({ model, el: host }) {
@@ -113,6 +114,14 @@ class Panel {
     this.root.classList.toggle("pk-shut", this.shut);
     this.opener.setAttribute("aria-expanded", String(!this.shut));
     if (!this.shut) this.drawFrame();
+    this.beOneLine();
+  }
+
+  /** A sentence, a line that opens, or a button with what it does: with no more it stands in the line of its question. */
+  beOneLine() {
+    const seen = [this.figures, this.controlBox, this.tableBox, this.codeBox, this.notes].filter((box) => !box.hidden).flatMap((box) => [...box.children]);
+    const more = seen.some((one) => !one.hidden && !one.matches(".pk-table.pk-shut, .pk-code-folded"));
+    this.root.classList.toggle("pk-line", ONE_LINE_STATES.has(this.model.get("status").state) && (this.shut || !more));
   }
 
   /** A picker of one control, once it is known that it has no more, is a line where the bar switches what is open. */
@@ -146,6 +155,7 @@ class Panel {
     const shown = specs.filter((spec) => !spec.hidden);
     const room = shown.reduce((sum, spec) => sum + (spec.kind === "path" || spec.multiple ? 2 : 1), 0);
     this.main.classList.toggle("pk-below", room > BESIDE);
+    this.controlBox.style.setProperty("--pk-room", room);
     this.main.classList.toggle("pk-one", room <= LINE && shown.every((spec) => spec.kind !== "path" && !spec.multiple));
     // A picker that is one line shows its field while what was asked of it is refused there.
     this.root.classList.toggle("pk-refused", specs.some((spec) => spec.note));
@@ -389,6 +399,7 @@ class Panel {
 
   /** What stands below is shown from now on: it was not before, as the room that this panel takes was not known. */
   finish() {
+    this.beOneLine();
     this.root.classList.remove("pk-undrawn");
     finish(this.key);
   }

@@ -70,7 +70,7 @@ export class Table {
     this.rows = this.order().map((row) => this.row(row));
     this.body = el("tbody", {}, this.rows);
     const label = content.label || content.title || "table";
-    const near = nearness(content.columns.filter((column) => this.every || !column.aside));
+    const near = nearness(content.columns.filter((column) => this.every || !column.aside)); // until its place is known
     const table = el("table", { "aria-label": label, class: near }, el("thead", {}, head), this.body);
     const shown = this.length();
     const more = content.total > shown ? t("The first {0} of {1} rows are shown.", shown, content.total) : "";
@@ -85,11 +85,14 @@ export class Table {
   sensor(scroll, table) {
     const node = el("div", { class: "pk-width" });
     const { columns, look } = this.content;
-    const kinds = columns.map((column) => ({ numeric: column.numeric, short: isShort(column), aside: column.aside && !this.every }));
     this.fit = () => {
       if (look === "tiles") return;
+      const all = this.every || hasRoom(columns, scroll.clientWidth);
+      const kinds = columns.map((column) => ({ numeric: column.numeric, short: isShort(column), aside: column.aside && !all }));
+      table.className = nearness(columns.filter((column) => all || !column.aside));
+      table.classList.toggle("pk-spread", scroll.clientWidth >= SPREAD_PX);
       fold(scroll, table, kinds, this.rows, (row, folded) => this.more(row, folded));
-      if (this.turn) this.turn.hidden = !this.every && table.classList.contains("pk-tight"); // each row has a button then
+      if (this.turn) this.turn.hidden = !this.every && (all || table.classList.contains("pk-tight")); // each row has a button then
     };
     this.width?.disconnect();
     this.width = new ResizeObserver(this.fit);
@@ -301,12 +304,24 @@ const MOST_NEAR = 88;
 // Of a table that has room in half of a card's width.
 const MOST_SMALL = 54;
 
+// A place as wide as that shows the columns, too, that stand aside elsewhere, if each letter has its room.
+const WIDE_PX = 1240;
+const LETTER_PX = 8;
+// In one as wide as that few short columns leave a quarter of it empty, not most of it.
+const SPREAD_PX = 900;
+
+const hasRoom = (columns, width) => width >= WIDE_PX && lettersOf(columns) * LETTER_PX <= width;
+
+/** The letters of a line of a table, each of its cells the longest of its column. */
+function lettersOf(columns) {
+  const longest = ({ text }) => Math.max(0, ...text.slice(0, 200).map((cell) => cell.length));
+  return columns.reduce((sum, column) => sum + Math.max(longest(column), `${column.label} ${column.unit ?? ""}`.length) + 3, 0);
+}
+
 /** The classes of a table of few short columns. */
 function nearness(columns) {
-  const longest = ({ text }) => Math.max(0, ...text.slice(0, 200).map((cell) => cell.length));
-  const letters = columns.map((column) => Math.max(longest(column), `${column.label} ${column.unit ?? ""}`.length) + 3);
-  const sum = letters.reduce((before, one) => before + one, 0);
-  if (columns.length > 6 || sum > MOST_NEAR) return null;
+  const sum = lettersOf(columns);
+  if (columns.length > 6 || sum > MOST_NEAR) return "";
   return sum > MOST_SMALL ? "pk-near" : "pk-near pk-small";
 }
 

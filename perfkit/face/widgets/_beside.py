@@ -12,11 +12,12 @@ from perfkit.core.shortening import width_of
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.table import Table, table_content, told_columns
 
-MOST_CH = 100
+MOST_CH = 120
 """A wider table leaves its charts no room on any screen."""
 MOST_COLUMNS = 8
 LEAST_ROWS = 4
-"""A shorter table costs less height below its charts than width beside them, unless these are narrow themselves."""
+"""A shorter table costs less height below several charts than width beside them, unless these are narrow themselves."""
+LEAST_BESIDE_ONE = 2
 PADDING_CH = 3
 """Of a cell, and of a table's card, both sides together."""
 LONGEST_CH = 40
@@ -43,7 +44,8 @@ class Beside:
         narrow = all(map(_is_narrow, charts.values()))
         known = (*charts, narrow, name, *told_columns(own.frame))
         if known != self._known:
-            self._known, self._room_ch = known, _room_ch(own, 1 if narrow else LEAST_ROWS)
+            least = 1 if narrow else LEAST_BESIDE_ONE if len(charts) == 1 else LEAST_ROWS
+            self._known, self._room_ch = known, _room_ch(own, least)
         return self._room_ch
 
 

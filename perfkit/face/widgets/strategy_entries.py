@@ -30,6 +30,8 @@ def strategy_entries() -> dict[str, Entry]:
             help="at most the devices of a node, unless you know better",
             key="parallel_config.model_parallel",
         ),
+        # what takes two places stands after what takes one: the lines are full
+        "sp": Choice("either", "on", "off", label="Sequence parallel", key="parallel_config.use_seq_parallel"),
         "mbs": _several(lambda base: usual_micro_batches(base.workload.micro_batch_size), "Micro batch"),
         "vpp": _several(lambda base: usual_chunks(base.model.num_layers), "Chunks a stage"),
         "zero": Choice(
@@ -39,7 +41,6 @@ def strategy_entries() -> dict[str, Entry]:
             label="Shared by the optimizer's group",
             key="parallel.enable_parallel_optimizer",
         ),
-        "sp": Choice("either", "on", "off", label="Sequence parallel", key="parallel_config.use_seq_parallel"),
     }
 
 

@@ -48,7 +48,6 @@ def test_words_of_the_language_are_measured(monkeypatch: pytest.MonkeyPatch) -> 
         {},
         {"one": _frame(), "other": _frame()},
         {"tiles": Table(frame=_frame(), look="tiles")},
-        {"short": _frame(rows=LEAST_ROWS - 1)},
         {"wide": _frame(**{f"column of a long name {at}": "a long word" for at in range(MOST_COLUMNS - 2)})},
         {"many": _frame(**{str(at): at for at in range(MOST_COLUMNS)})},
         lambda: {"later": _frame()},
@@ -56,6 +55,12 @@ def test_words_of_the_language_are_measured(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_what_does_not_fit_stands_below(tables: Any) -> None:
     assert Beside().room_ch(CHARTS, tables) == 0
+
+
+def test_a_short_table_stands_beside_one_chart_and_below_several() -> None:
+    short = {"short": _frame(rows=LEAST_ROWS - 1)}
+    assert Beside().room_ch(CHARTS, short) > 0
+    assert Beside().room_ch(CHARTS | {"another": Figure(chart=BARS)}, short) == 0
 
 
 def test_beside_a_chart_that_is_narrow_itself_there_is_room_for_a_short_one() -> None:
