@@ -10,10 +10,10 @@ from perfkit.face.charts import theme
 
 WORK = {
     "forward and backward": theme.COMPUTING,
-    "computed again": theme.SKY,
+    "computed again": theme.RECOMPUTE,
     "moving data": theme.COMMUNICATION,
-    "update and host": theme.GREEN,
-    "waiting for the other stage": theme.FREE,
+    "update and host": theme.FREE,
+    "waiting for the other stage": theme.BUBBLE,
 }
 ANSWERS = {"reported": theme.COMPUTING, "within 10 %": theme.GREEN, "more than 10 % off": theme.FREE}
 

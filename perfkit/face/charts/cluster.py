@@ -13,12 +13,12 @@ from perfkit.face.charts import theme
 Rows = dict[str, list[dict[str, Any]]]
 
 RELATIONS = {
-    "chosen": theme.FREE,
-    "tensor": theme.COMMUNICATION,
-    "data": theme.SKY,
-    "pipeline": theme.GREEN,
-    "context": theme.DATA,
-    "expert": theme.YELLOW,
+    "chosen": "#33475B",
+    "tensor": theme.TENSOR,
+    "data": theme.DATA_PARALLEL,
+    "pipeline": theme.PIPELINE,
+    "context": theme.CONTEXT,
+    "expert": theme.EXPERT,
     "other": "#C9CED3",
 }
 """What a rank is to the chosen one: the dimension of a group that both are in."""

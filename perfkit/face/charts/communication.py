@@ -13,9 +13,9 @@ from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
 
-EXPOSURE = {"exposed": theme.COMMUNICATION, "hidden": theme.YELLOW, "not told apart": theme.BUBBLE}
+EXPOSURE = {"exposed": theme.COMMUNICATION, "hidden": theme.HIDDEN, "not told apart": theme.BUBBLE}
 LEAST_SIZES = 3
-SPENDING = {"waiting": theme.YELLOW, "moving data": theme.COMMUNICATION, "neither": theme.BUBBLE}
+SPENDING = {"waiting": theme.WAITING, "moving data": theme.COMMUNICATION, "neither": theme.BUBBLE}
 
 
 def exposure_bars(rows: Rows) -> alt.Chart:

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.core.shortening import shortened
 from perfkit.core.units import NS_PER_MS, NS_PER_S, significant
 from perfkit.explain.compare import Comparison
 from perfkit.face.charts import theme
@@ -16,6 +17,7 @@ Rows = dict[str, list[dict[str, Any]]]
 CHANGES = {"slower": theme.FREE, "faster": theme.GREEN, "total": theme.COMPUTING}
 SIDES = {"reference": theme.COMPUTING, "candidate": theme.COMMUNICATION}
 UNCHANGED = 1e-4
+NAME_CELLS = 30
 LABEL_PIXELS = 70
 """Width of an amount behind a bar."""
 MAX_POINTS = theme.MAX_MARKS // 4
@@ -50,11 +52,14 @@ def way_from_a_to_b(found: Comparison) -> alt.LayerChart | None:
     largest_ns = max(float(found.total_a or 0), float(found.total_b or 0)) / factor
     unit, scale = ("s", NS_PER_S * factor) if largest_ns >= NS_PER_S else ("ms", NS_PER_MS * factor)
     frame = pd.DataFrame([{"path": part.path, "a": part.a, "b": part.b} for part in found.parts])
-    return waterfall(waterfall_rows(frame, scale=scale, unit=unit), unit=unit)
+    ends = (f"a: {shortened(found.a, NAME_CELLS)}", f"b: {shortened(found.b, NAME_CELLS)}")
+    return waterfall(waterfall_rows(frame, scale=scale, unit=unit, ends=ends), unit=unit)
 
 
-def waterfall_rows(parts: pd.DataFrame, *, scale: float, unit: str) -> Rows:
+def waterfall_rows(parts: pd.DataFrame, *, scale: float, unit: str, ends: tuple[str, str] = ("a", "b")) -> Rows:
     """The data set of `waterfall`: `parts` has `path`, `a`, `b`; amounts are divided by `scale`, which gives them in `unit`.
+
+    `ends` are the words of the two totals.
 
     Parts that change by less than `UNCHANGED` of the larger total are drawn together as the last step.
     """
@@ -68,30 +73,29 @@ def waterfall_rows(parts: pd.DataFrame, *, scale: float, unit: str) -> Rows:
     if len(rest):
         name = str(rest["path"].iloc[0]) if len(rest) == 1 else f"{len(rest)} parts that hardly change"
         drawn.append((name, float(rest["a"].sum()), float(rest["b"].sum())))
-    steps = [_step("a", (0.0, first), first, first, unit)]
+    steps = [_step(ends[0], (0.0, first), first, first, unit, is_total=True)]
     at, smallest = first, 1e-9 * max(first, last)
     for name, a, amount in drawn:
         # Sums of floats differ in their last digits; that is no change.
         b = a if abs(amount - a) < smallest else amount
         steps.append(_step(name, (at, at + b - a), a, b, unit))
         at += b - a
-    steps.append(_step("b", (0.0, last), last, last, unit))
+    steps.append(_step(ends[1], (0.0, last), last, last, unit, is_total=True))
     return {"steps": [{**row, "order": order} for order, row in enumerate(steps)]}
 
 
-def _step(path: str, place: tuple[float, float], a: float, b: float, unit: str) -> dict[str, Any]:
+def _step(path: str, place: tuple[float, float], a: float, b: float, unit: str, *, is_total: bool = False) -> dict[str, Any]:
     start, end = place
-    total = path in ("a", "b")
     return {
         "path": path,
         "start": start,
         "end": end,
         "edge": max(start, end),
-        "change": "total" if total else "slower" if b > a else "faster",
+        "change": "total" if is_total else "slower" if b > a else "faster",
         "a": a,
         "b": b,
         "delta": b - a,
-        "label": f"{significant(end, 4) if total else ('+' if b > a else '') + significant(b - a)} {unit}",
+        "label": f"{significant(end, 4) if is_total else ('+' if b > a else '') + significant(b - a)} {unit}",
     }
 
 

@@ -14,33 +14,39 @@ from perfkit.face.charts import theme
 Rows = dict[str, list[dict[str, Any]]]
 MOST = 1_000
 EMPTY, FILLED = "empty", "filled"
+PARTS = {"waits to begin": theme.DATA, "the rest of the step": theme.COMPUTING}
 
 
 @theme.drawn_once
 def interval_bars(rows: Rows) -> alt.Chart:
-    """Draw the interval before every step. Data set "intervals" from `interval_rows`."""
+    """Draw what every step waits before it begins, below the rest of it. Data set "intervals" from `interval_rows`."""
     return theme.bars(
         rows,
         "intervals",
-        height=170,
-        mark={"color": theme.DATA},
+        height=220,
         x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
-        y=alt.Y("interval_ms:Q", title="wait before the step (ms)"),
-        tooltip=[alt.Tooltip("step:O"), theme.tooltip("interval_ms", "ns", title="ms"), theme.tooltip("share", "ratio")],
+        y=alt.Y("ms:Q", title="time of the step (ms)", stack="zero"),
+        color=alt.Color("part:N", title=None, sort=list(PARTS), scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values()))),
+        order=alt.Order("order:Q"),
+        tooltip=[alt.Tooltip("step:O"), alt.Tooltip("part:N"), theme.tooltip("ms", "ns"), theme.tooltip("share", "ratio")],
     )
 
 
 def interval_rows(intervals: pd.DataFrame) -> Rows:
     """The data set of `interval_bars`; of more than 1,000 steps evenly chosen ones."""
     chosen = intervals.iloc[np.unique(np.linspace(0, len(intervals) - 1, min(MOST, len(intervals))).astype(int))]
+    spent = [(row, (row["interval_ns"], max(0, row["duration_ns"] - row["interval_ns"]))) for row in chosen.to_dict("records")]
     return {
         "intervals": [
             {
                 "step": int(row["step"]),
-                "interval_ms": row["interval_ns"] / NS_PER_MS,
-                "share": row["interval_ns"] / max(1, row["duration_ns"]),
+                "part": part,
+                "order": order,
+                "ms": part_ns / NS_PER_MS,
+                "share": part_ns / max(1, row["duration_ns"]),
             }
-            for row in chosen.to_dict("records")
+            for row, parts_ns in spent
+            for order, (part, part_ns) in enumerate(zip(PARTS, parts_ns, strict=True))
         ]
     }
 

@@ -46,10 +46,10 @@ def rank_bars(rows: Rows) -> alt.LayerChart:
     )
     likely = base.mark_rule(color=theme.TEXT, strokeWidth=1.5).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y)
     data = alt.Chart(alt.NamedData("limit"))
-    rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(
+    rule = data.mark_rule(color=theme.LIMIT, strokeWidth=1.5, strokeDash=[6, 4]).encode(
         x=alt.X("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")]
     )
-    label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
+    label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.LIMIT).encode(
         x=alt.X("limit:Q"),
         y=alt.YValue(-2),  # type: ignore[no-untyped-call]
     )

@@ -13,7 +13,8 @@ from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
 
-SEVERITIES = {"high": theme.FREE, "medium": theme.COMMUNICATION, "low": theme.SKY}
+SEVERITIES = {"high": theme.TEXT, "medium": theme.MUTED, "low": "#A9B4BF"}
+"""Shades of the text: the colours are those of what takes the time."""
 
 
 def cost_bars(rows: Rows) -> alt.LayerChart:

@@ -15,11 +15,11 @@ Rows = dict[str, list[dict[str, Any]]]
 KINDS = {
     "work": theme.COMPUTING,
     "transfer": theme.COMMUNICATION,
-    "waiting": theme.YELLOW,
+    "waiting": theme.WAITING,
     "feed": theme.DATA,
     "host": theme.FREE,
     "copy": theme.SKY,
-    "device": theme.GREEN,
+    "device": theme.EXPERT,
     "unexplained": theme.BUBBLE,
 }
 """By the beginning of a cause its colour."""

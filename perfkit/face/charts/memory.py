@@ -16,9 +16,9 @@ Rows = dict[str, list[dict[str, Any]]]
 PARTS: Mapping[str, str] = {
     "static/parameters": theme.COMPUTING,
     "static/gradients": theme.SKY,
-    "static/optimizer": theme.GREEN,
+    "static/optimizer": theme.PATH_COLORS["static/optimizer"],
     "dynamic/activations": theme.COMMUNICATION,
-    "dynamic/logits": theme.FREE,
+    "dynamic/logits": theme.PIPELINE,
     "dynamic/gathered_parameters": theme.DATA,
     "dynamic/others": theme.YELLOW,
     "reserved": theme.BUBBLE,
@@ -126,8 +126,8 @@ def switch_rows(peak_bytes: float, found: Iterable[tuple[str, str, float]], limi
 def _limit() -> list[alt.Chart]:
     data = alt.Chart(alt.NamedData("limit"))
     tooltip = [theme.tooltip("limit", "bytes", title="limit (GiB)")]
-    rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(x=alt.X("limit:Q"), tooltip=tooltip)
-    label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
+    rule = data.mark_rule(color=theme.LIMIT, strokeWidth=1.5, strokeDash=[6, 4]).encode(x=alt.X("limit:Q"), tooltip=tooltip)
+    label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.LIMIT).encode(
         x=alt.X("limit:Q"),
         y=alt.YValue(-2),  # type: ignore[no-untyped-call]
     )

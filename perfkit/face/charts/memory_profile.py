@@ -41,7 +41,7 @@ def memory_area(rows: Rows, *, x_title: str) -> alt.LayerChart:
     mark = alt.Chart(alt.NamedData("peak")).encode(x=alt.X("time:Q"))
     dot = mark.mark_point(size=80, filled=True, color=theme.FREE).encode(y=alt.Y("gib:Q"), tooltip=tooltip)
     name = mark.mark_text(align="left", dx=8, dy=-6, color=theme.TEXT).encode(y=alt.Y("gib:Q"), text=alt.Text("label:N"))
-    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4])
+    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.LIMIT, strokeWidth=1.5, strokeDash=[6, 4])
     rule = limit.encode(y=alt.Y("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")])
     return theme.with_rows(alt.LayerChart(layer=[area, line, dot, name, rule], width="container", height=280), rows)
 

@@ -102,8 +102,8 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
         .encode(
             x=x,
             y=y,
-            size=alt.Size("total_ms:Q", title="total (ms)", scale=alt.Scale(range=[30, 400])),
-            color=alt.Color("kind:N", title=None, scale=theme.path_scale(sorted({str(point["kind"]) for point in points}))),
+            size=alt.Size("total_ms:Q", title="total (ms)", scale=alt.Scale(range=[40, 400]), legend=_sizes(points)),
+            color=alt.Color("kind:N", title=None, scale=_kind_scale(sorted({str(point["kind"]) for point in points}))),
             tooltip=[
                 alt.Tooltip("name:N"),
                 alt.Tooltip("kind:N"),
@@ -114,6 +114,19 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
         )
     )
     return theme.with_rows(alt.LayerChart(layer=[line, marks], width="container", height=300), data)
+
+
+def _sizes(points: list[dict[str, Any]]) -> alt.Legend:
+    """A legend of three sizes: the largest operator's and what it is a few times of, in as many digits as these need."""
+    largest = max((point["total_ms"] for point in points), default=1.0)
+    return alt.Legend(values=[float(f"{largest * share:.1g}") for share in (0.1, 0.4, 1.0)], format="~r")
+
+
+def _kind_scale(kinds: list[str]) -> alt.Scale:
+    """Products have the colour of the core that computes them, what is done element by element that of the other."""
+    cores = {"matmul": CORES["cube"], "elementwise": CORES["vector"]}
+    others = iter((theme.GREEN, theme.DATA, theme.FREE, theme.BUBBLE, theme.YELLOW) * len(kinds))
+    return alt.Scale(domain=kinds, range=[cores.get(kind) or next(others) for kind in kinds])
 
 
 @theme.drawn_once

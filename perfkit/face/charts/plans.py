@@ -15,12 +15,12 @@ from perfkit.predict.plans.search.search_text import plan_text
 
 Rows = dict[str, list[dict[str, Any]]]
 
-TENSOR_COLORS: Mapping[str, str] = {
-    "1": theme.COMPUTING,
-    "2": theme.COMMUNICATION,
-    "4": theme.GREEN,
-    "8": theme.DATA,
-    "other": theme.BUBBLE,
+TENSOR_COLORS: Mapping[str, str] = {  # more of one colour, which no part of a step has
+    "1": "#6B7F92",
+    "2": "#E0A8DC",
+    "4": "#C06CC4",
+    "8": "#8E3C97",
+    "other": "#C9CED3",
 }
 STAGE_SHAPES: Mapping[str, str] = {
     "1": "circle",
@@ -30,6 +30,7 @@ STAGE_SHAPES: Mapping[str, str] = {
     "16": "cross",
     "other": "triangle-down",
 }
+MICRO_SCALE = alt.Scale(type="log", domain=[1, 16], range=[50, 220])
 STEP_PARTS: Mapping[str, str] = {
     "computing/forward": "forward",
     "computing/backward": "backward",
@@ -53,15 +54,13 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
     y = alt.Y("tokens:Q", title="tokens/s/device", scale=alt.Scale(zero=False, nice=True))
     marks = (
         alt.Chart(alt.NamedData("plans"))
-        .mark_point(filled=True, opacity=0.65)
+        .mark_point(filled=True, opacity=0.75)
         .encode(
             x=x,
             y=y,
             color=alt.Color("tp:N", title="tensor parallel", sort=list(TENSOR_COLORS), scale=_scale(TENSOR_COLORS)),
             shape=alt.Shape("pp:N", title="pipeline parallel", sort=list(STAGE_SHAPES), scale=_scale(STAGE_SHAPES)),
-            size=alt.Size(
-                "micro:Q", title="micro batch", scale=alt.Scale(type="log", domain=[1, 16], range=[25, 130]), legend=None
-            ),
+            size=alt.Size("micro:Q", title="micro batch", scale=MICRO_SCALE, legend=alt.Legend(values=[1, 2, 4, 8], format="d")),
             tooltip=[
                 alt.Tooltip("plan:N"),
                 theme.tooltip("tokens", "tokens_per_s_per_device", title="tokens/s/device"),
@@ -75,7 +74,9 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
         .mark_line(interpolate="step-after", color=theme.MUTED, strokeDash=[4, 3])
         .encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), order=alt.Order("order:Q"))
     )
-    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2).encode(x=alt.X("gib:Q"))
+    limit = (
+        alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.LIMIT, strokeWidth=1.5, strokeDash=[6, 4]).encode(x=alt.X("gib:Q"))
+    )
     chosen = alt.Chart(alt.NamedData("chosen")).encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), tooltip=[alt.Tooltip("plan:N")])
     rings = chosen.mark_point(size=260, color=theme.TEXT, strokeWidth=2, filled=False)
     numbers = chosen.mark_text(dy=-17, fontWeight="bold", color=theme.TEXT).encode(text=alt.Text("label:N"))

@@ -29,7 +29,7 @@ def settings_chart(rows: Rows) -> alt.LayerChart:
     names = base.mark_text(align="left", dx=9, dy=-7, color=theme.TEXT).encode(text=alt.Text("name:N"))
     limit = (
         alt.Chart(alt.NamedData("limit"))
-        .mark_rule(strokeDash=[5, 4], color=theme.TEXT)
+        .mark_rule(strokeDash=[6, 4], strokeWidth=1.5, color=theme.LIMIT)
         .encode(y=alt.Y("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")])
     )
     chart = alt.LayerChart(layer=[limit, points, names], width="container", height=300)

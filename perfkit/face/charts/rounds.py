@@ -9,8 +9,8 @@ from perfkit.core import quantity
 from perfkit.face.charts import theme
 
 SERIES = {
-    "measured": theme.COMPUTING,
-    "predicted (ring) and its range (bar)": theme.COMMUNICATION,
+    "measured": theme.TEXT,
+    "predicted (ring) and its range (bar)": theme.PIPELINE,
     "goal (dashed)": theme.GREEN,
 }
 """What is drawn, as the legend says it."""
@@ -43,7 +43,7 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
         "verdict:N",
         title="verdict",
         scale=theme.present_scale(VERDICTS, verdicts),
-        legend=alt.Legend(symbolFillColor=theme.COMPUTING, symbolStrokeWidth=0) if len(verdicts) > 1 else None,
+        legend=alt.Legend(symbolFillColor=theme.TEXT, symbolStrokeWidth=0) if len(verdicts) > 1 else None,
     )
     shown = dict(zip(SERIES, (True, rows["prediction"].notna().any(), goal is not None), strict=True))
     scale = theme.present_scale(SERIES, [name for name, drawn in shown.items() if drawn])

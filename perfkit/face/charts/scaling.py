@@ -33,15 +33,19 @@ def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
 def mfu_against_devices(points: pd.DataFrame) -> alt.Chart:
     """Draw MFU against the number of devices, published runs and one's own; `points` are of `scaling.mfu_points`."""
     rows = points[["name", "device", "num_devices", "mfu", "source"]]
-    devices = [name for name in dict.fromkeys(rows["device"]) if name != OWN]
-    named = [OWN, *devices]
-    color = alt.Scale(domain=named, range=theme.path_colors(named))
-    chart: alt.Chart = alt.Chart(alt.NamedData("points"), width="container", height=240).mark_point(filled=True, opacity=0.9)
+    colors = dict(zip(found := [OWN, *(name for name in dict.fromkeys(rows["device"]) if name != OWN)], theme.path_colors(found)))
+    powers = [2**power for power in range(int(rows["num_devices"].max()).bit_length() + 1)]
+    chart: alt.Chart = alt.Chart(alt.NamedData("points"), width="container", height=280).mark_point(filled=True, opacity=0.75)
     drawn: alt.Chart = chart.encode(
-        x=alt.X("num_devices:Q", title="devices", scale=alt.Scale(type="log", base=2)),
+        x=alt.X(
+            "num_devices:Q",
+            title="devices",
+            scale=alt.Scale(type="log", base=2, padding=16, nice=False),
+            axis=alt.Axis(values=powers, format=",d"),
+        ),
         y=alt.Y("mfu:Q", title="MFU", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=True)),
-        color=alt.Color("device:N", title="device", scale=color),
-        size=alt.SizeValue(35, condition={"test": f"datum.device === '{OWN}'", "value": 160}),
+        color=alt.Color("device:N", title="device", scale=theme.present_scale(colors, rows["device"])),
+        size=alt.SizeValue(70, condition={"test": f"datum.device === '{OWN}'", "value": 220}),
         tooltip=[
             alt.Tooltip("name:N"),
             alt.Tooltip("device:N"),

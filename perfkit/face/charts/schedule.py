@@ -17,10 +17,10 @@ from perfkit.face.charts.spec import Columns
 ACTIVITIES = {
     "forward": theme.COMPUTING,
     "backward": theme.SKY,
-    "recompute": theme.COMMUNICATION,
+    "recompute": theme.RECOMPUTE,
     "weight gradient": theme.GREEN,
     "forward + backward": theme.DATA,
-    "transfer": theme.YELLOW,
+    "transfer": theme.COMMUNICATION,
 }
 """What a stage does, in the order of the legend; the background between is idle."""
 _OF_OP = {
@@ -230,7 +230,7 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
     )
     rule = (
         alt.Chart(alt.NamedData("limit"))
-        .mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4])
+        .mark_rule(color=theme.LIMIT, strokeWidth=1.5, strokeDash=[6, 4])
         .encode(x=alt.X("gib:Q"), tooltip=[theme.tooltip("gib", "bytes", title="limit (GiB)")])
     )
     return theme.with_rows(alt.LayerChart(layer=[bars, rule], width="container", height={"step": 24}), rows)

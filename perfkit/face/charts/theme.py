@@ -26,6 +26,14 @@ DATA = "#CC79A7"
 GREEN = "#009E73"
 SKY = "#56B4E9"
 YELLOW = "#F0E442"
+RECOMPUTE = "#A6611A"
+"""Computed again, on every page."""
+WAITING = "#F2CF8D"
+"""Of communication what waits for another rank: a lighter orange than what moves data."""
+HIDDEN = "#9CC7E8"
+"""Communication behind computing, whose blue it has a tint of."""
+TENSOR, PIPELINE, DATA_PARALLEL, CONTEXT, EXPERT = COMMUNICATION, "#9A6FC9", "#2A9D8F", "#D1558F", "#8A8F1F"
+"""Dimensions of a parallel layout."""
 
 MAX_ACROSS = 10
 """Ranks up to which their bars lie one below the other: side by side, two would be as large as the screen."""
@@ -37,6 +45,8 @@ TEXT = "#1b2733"
 """Replaced by the page's text colour when drawn."""
 MUTED = "#52606d"
 """Replaced by the page's secondary text colour when drawn."""
+LIMIT = TEXT
+"""A limit is a dashed line in the colour of the text: no part has it."""
 
 MAX_MARKS = 5_000
 """Marks in one chart; more is aggregated on the server first."""
@@ -46,14 +56,17 @@ DIVERGING: Final = "blueorange"
 
 PATH_COLORS: Mapping[str, str] = {
     "computing": COMPUTING,
+    "computing/backward": SKY,
+    "computing/recompute": RECOMPUTE,
+    "computing/optimizer": "#3D5FA8",
     "communication": COMMUNICATION,
     "communication/exposed": COMMUNICATION,
-    "communication/exposed/tp": COMMUNICATION,
-    "communication/exposed/pp": "#9A6FC9",
-    "communication/exposed/dp": "#2A9D8F",
-    "communication/exposed/cp": "#D1558F",
-    "communication/exposed/ep": "#8A8F1F",
-    "communication/hidden": YELLOW,
+    "communication/exposed/tp": TENSOR,
+    "communication/exposed/pp": PIPELINE,
+    "communication/exposed/dp": DATA_PARALLEL,
+    "communication/exposed/cp": CONTEXT,
+    "communication/exposed/ep": EXPERT,
+    "communication/hidden": HIDDEN,
     "bubble": BUBBLE,
     "free": FREE,
     "free/data": DATA,
@@ -61,14 +74,14 @@ PATH_COLORS: Mapping[str, str] = {
     "static": COMPUTING,
     "static/parameters": COMPUTING,
     "static/gradients": SKY,
-    "static/optimizer": GREEN,
+    "static/optimizer": EXPERT,
     "dynamic": COMMUNICATION,
     "dynamic/activations": COMMUNICATION,
     "reserved": BUBBLE,
 }
 
 STEP_STATES: Mapping[str, str] = {"measured": COMPUTING, "warm-up": BUBBLE, "outlier": FREE}
-PASSES: Mapping[str, str] = {"forward": COMPUTING, "backward": SKY, "recompute": COMMUNICATION}
+PASSES: Mapping[str, str] = {"forward": COMPUTING, "backward": SKY, "recompute": RECOMPUTE}
 COVERAGE_STATES: Mapping[str, str] = {"present": SKY, "partial": YELLOW, "empty": "#DDDDDD", "missing": "#E8A377"}
 
 _OTHERS = (COMPUTING, COMMUNICATION, GREEN, DATA, SKY, FREE, YELLOW, BUBBLE)

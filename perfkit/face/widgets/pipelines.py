@@ -150,7 +150,13 @@ def pipeline_entries() -> dict[str, Entry]:
             label="Chunks a stage",
             key="parallel_config.pp_interleave_num",
         ),
-        "layers": Text(own_layers, label="Layers by stage", help="stages separated by spaces, chunks by semicolons", key="offset"),
+        "layers": Text(
+            own_layers,
+            label="Layers by stage",
+            unit="stage 0, 1, …",
+            help="stages separated by spaces, chunks by semicolons",
+            key="offset",
+        ),
         "recompute": Choice(
             AS_CONFIGURED,
             FASTEST,
