@@ -33,7 +33,8 @@ def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
 def mfu_against_devices(points: pd.DataFrame) -> alt.Chart:
     """Draw MFU against the number of devices, published runs and one's own; `points` are of `scaling.mfu_points`."""
     rows = points[["name", "device", "num_devices", "mfu", "source"]]
-    colors = dict(zip(found := [OWN, *(name for name in dict.fromkeys(rows["device"]) if name != OWN)], theme.path_colors(found)))
+    devices = [OWN, *(name for name in dict.fromkeys(rows["device"]) if name != OWN)]
+    colors = dict(zip(devices, theme.path_colors(devices), strict=True))
     powers = [2**power for power in range(int(rows["num_devices"].max()).bit_length() + 1)]
     chart: alt.Chart = alt.Chart(alt.NamedData("points"), width="container", height=280).mark_point(filled=True, opacity=0.75)
     drawn: alt.Chart = chart.encode(

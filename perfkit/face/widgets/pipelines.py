@@ -152,8 +152,7 @@ def pipeline_entries() -> dict[str, Entry]:
         ),
         "layers": Text(
             own_layers,
-            label="Layers by stage",
-            unit="stage 0, 1, …",
+            label="Layers of stage 0, 1, …",
             help="stages separated by spaces, chunks by semicolons",
             key="offset",
         ),

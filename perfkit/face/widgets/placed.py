@@ -49,7 +49,7 @@ def put(recipe: Recipe) -> StepView:
     if (before := _known.get(recipe.name)) is not None:
         before.retire(recipe)
     view = _known[recipe.name] = StepView(recipe)
-    for follower in list(_followers):
+    for follower in _followers:
         follower()
     draw(view)
     if settings.publish_steps():
