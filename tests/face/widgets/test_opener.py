@@ -114,12 +114,12 @@ def test_the_header_follows_the_address_that_comes_once_it_is_drawn(project, mon
 def test_the_bar_names_what_the_page_reads_and_nothing_else(project, monkeypatch):
     def named(page):
         monkeypatch.setattr(placed, "_known", {})
+        page_state().set(dict.fromkeys(("run", "config", "log")))
         shown = header(page)
         yield shown
         yield [switch["name"] for switch in shown.places["switches"]]
 
     monkeypatch.setenv("PERFKIT_APP", "1")
-    page_state().set(dict.fromkeys(("run", "config", "log")))
     shown, switches = named("18_graph_ir")
     assert switches == ["round"], "a graph is no recording"
     choose_recording()
