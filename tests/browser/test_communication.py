@@ -22,7 +22,7 @@ def test_the_threshold_and_the_ranks_are_changed_by_keyboard(open_page: OpenPage
     threshold.press("Enter")
     threshold.blur()
     expect(sentence).to_contain_text("no single rank is late")
-    ranks = page.locator('section[data-panel="hidden-and-exposed"]').get_by_label("Ranks", exact=True)
+    ranks = panel.get_by_label("Ranks", exact=True)
     ranks.fill("1")
     ranks.press("Enter")
     ranks.blur()
