@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import altair as alt
@@ -119,7 +120,11 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
 def _sizes(points: list[dict[str, Any]]) -> alt.Legend:
     """A legend of three sizes: the largest operator's and what it is a few times of, in as many digits as these need."""
     largest = max((point["total_ms"] for point in points), default=1.0)
-    return alt.Legend(values=[float(f"{largest * share:.1g}") for share in (0.1, 0.4, 1.0)], format="~r")
+    return alt.Legend(values=[_one_digit(largest * share) for share in (0.1, 0.4, 1.0)], format="~r")
+
+
+def _one_digit(amount: float) -> float:
+    return round(amount, -math.floor(math.log10(amount))) if amount > 0 else 0.0
 
 
 def _kind_scale(kinds: list[str]) -> alt.Scale:
