@@ -157,43 +157,60 @@ def _hidden_told(hidden_ns: Any) -> str:
 
 def verdict_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]:
     """Whether communication waits or moves data and where to look, in a sentence; then those of `waiting_told`."""
+    if members.empty:
+        return ["No operation of this choice was recorded."]
     notes = waiting_told(members, wait_ratio=wait_ratio)
     ranks = _told_apart(members)
     waited, moved, rest = (int(ranks[name].sum()) for name in ("wait_ns", "transfer_ns", "other_ns"))
     total, late = waited + moved + rest, late_rank(members, wait_ratio=wait_ratio)
+    is_partial = "partial" in set(members["basis"].dropna())
     if not waited + moved:
         return notes
     if rest > waited + moved:
         return [say(_NEITHER, rest_ns=rest, total_ns=total, rest_ratio=rest / total), *notes]
-    if late is None and waited < moved:
-        form = _MOVES_AT_MOST if "partial" in set(members["basis"].dropna()) else _MOVES
+    if waited < moved:
+        form = _MOVES_AT_MOST if is_partial else _MOVES
         return [say(form, transfer_ns=moved, total_ns=total, transfer_ratio=moved / total), *notes]
     if late is not None:
         form = _LATE if (members["rank"] == late[0]).any() else _LATE_UNSEEN
     else:
         between_stages = members.loc[members["operation"].isin(POINT_TO_POINT), "wait_ns"].sum()
-        form = _STAGES if 2 * between_stages > waited else _NOBODY
+        is_unknown = is_partial or ranks["caused_ns"].isna().all()
+        form = _STAGES if 2 * between_stages > waited else _WHO_IS_NOT_KNOWN if is_unknown else _NOBODY
     rank = "" if late is None else str(late[0])
     return [say(form, wait_ns=waited, total_ns=total, wait_ratio=waited / total, rank=rank), *notes]
 
 
+# How long all communication takes stands elsewhere: what some of it is, nobody knows.
 _LATE = (
-    "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), rank {rank} is late: look at what it does before it joins."
+    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}); rank {rank} is late: "
+    "look at what it does before it joins."
 )
-_LATE_UNSEEN = "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), rank {rank} is late: record it too, to see why."
+_LATE_UNSEEN = (
+    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}); rank {rank} is late: "
+    "record it too, to see why."
+)
 _STAGES = (
-    "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), most in sends and receives: see the stages on page 17."
+    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}), most in sends and receives: "
+    "see the stages on page 17."
 )
 _NOBODY = (
-    "{wait_ns} of {total_ns} in communication is waiting ({wait_ratio}), no single rank is late: look at its operations one by one."
+    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}); no single rank is late: "
+    "look at its operations one by one."
+)
+_WHO_IS_NOT_KNOWN = (
+    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}); for whom is not known: "
+    "record all ranks of a group."
 )
 _MOVES = (
-    "{transfer_ns} of {total_ns} in communication moves data ({transfer_ratio}): see below if a link is slow or messages are small."
+    "Of communication told apart, {transfer_ns} of {total_ns} moves data ({transfer_ratio}): "
+    "see below if a link is slow or messages small."
 )
 _MOVES_AT_MOST = (
-    "Up to {transfer_ns} of {total_ns} in communication moves data ({transfer_ratio}): record all ranks to see what waits."
+    "Of communication told apart, up to {transfer_ns} of {total_ns} moves data ({transfer_ratio}): "
+    "record all ranks to see what waits."
 )
-_NEITHER = "{rest_ns} of {total_ns} in communication neither waits nor moves data ({rest_ratio}): see on page 14 what runs then."
+_NEITHER = "Of {total_ns} in communication {rest_ns} neither waits nor moves data ({rest_ratio}): see on page 14 what runs then."
 
 
 def _told_apart(members: pd.DataFrame) -> pd.DataFrame:

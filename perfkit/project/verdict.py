@@ -132,7 +132,7 @@ def sentence_of(diagnosis: Diagnosis) -> str:
     if not diagnosis.healthy:
         return say("{step}, and no rule could judge this recording: page 10 says what to record.", step=step)
     form = "{step}; rules that judged it and found no problem: {count}. Page 11 shows where it goes."
-    if ns is None:
+    if ns is None or not diagnosis.ledger.explained_share:
         form = "{step}; rules that judged it and found no problem: {count}. Page 10 says what to record."
     return say(form, step=step, count=len(diagnosis.healthy))
 

@@ -75,12 +75,14 @@ def _nothing_told(diagnosis: Diagnosis) -> str:
 
 def _first_told(finding: Finding, status: str) -> str:
     """What comes first among the findings of a status, and what it costs."""
-    if finding.cost_ns is None or finding.share_of_step is None:
+    if finding.cost_ns is None:
         form = (
             "Look at this first, of no known cost in time: {what}." if status == OPEN else "First here, of no known cost: {what}."
         )
         return say(form, what=briefly(finding))
     begin = "Change this first" if status == OPEN else "The costliest here"
+    if finding.share_of_step is None:
+        return say("{begin}, {cost_ns}: {what}.", begin=say(begin), cost_ns=finding.cost_ns, what=briefly(finding))
     form = "{begin}, {cost_ns} of the mean step ({share}): {what}."
     return say(form, begin=say(begin), cost_ns=finding.cost_ns, share=finding.share_of_step, what=briefly(finding))
 
@@ -92,7 +94,9 @@ def _action_told(finding: Finding) -> tuple[str, ...]:
 def action_told(diagnosis: Diagnosis) -> str:
     """What to do first of all that findings advise."""
     if not diagnosis.findings:
-        return "No rule found a problem." if diagnosis.healthy else "No rule could judge this recording."
+        if not diagnosis.healthy:
+            return "No rule could judge this recording."
+        return "No rule that could judge this recording found a problem: page 20 says which."
     return next(iter(_action_told(diagnosis.findings[0])), say("{title}.", title=diagnosis.findings[0].title))
 
 

@@ -92,7 +92,8 @@ class Pair:
         """Whether recomputing them is in effect, and what their results hold, in two sentences."""
         layers = len({block_of(node) for node in self.forward})
         held = format_bytes(self.wanted_bytes)
-        stays = f"{len(self.forward)} operators of {layers} layer{'s' * (layers != 1)} hold {held} on a rank until backward."
+        which = f"{len(self.forward)} operators of {layers} layer{'s' * (layers != 1)}"
+        stays = f"Not recomputed, {which} hold {held} until backward."
         return (joined([self.effect_told(), stays]),)
 
     def effect_told(self) -> str:

@@ -13,7 +13,7 @@ from perfkit.face.charts import theme
 Rows = dict[str, list[dict[str, Any]]]
 
 RELATIONS = {
-    "chosen": "#33475A",
+    "chosen": theme.TEXT,
     "tensor": theme.TENSOR,
     "data": theme.DATA_PARALLEL,
     "pipeline": theme.PIPELINE,

@@ -13,7 +13,7 @@ from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
 
-SEVERITIES = {"high": theme.TEXT, "medium": theme.MUTED, "low": "#A9B4BF"}
+SEVERITIES = {"high": theme.TEXT, "medium": theme.MUTED, "low": "#7D8FA0"}
 """Shades of the text: the colours are those of what takes the time."""
 
 

@@ -20,7 +20,7 @@ from perfkit.face.widgets.log import Seen, changed_since, seen
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.opener import Opener, what_is_open
 from perfkit.face.widgets.page_state import page_state
-from perfkit.face.widgets.placed import on_put, picked
+from perfkit.face.widgets.placed import on_picker, picked
 from perfkit.face.widgets.view import Content
 from perfkit.project import CycleOrder, Project, find_project, open_project
 from perfkit.project.experiments import ExperimentLog
@@ -67,7 +67,7 @@ class HeaderView(Content):
             bulletin=bulletin(state.values.get("student", "")),
             places=self._places(),
         )
-        on_put(self._on_put)
+        on_picker(self._on_picker)
         state.on_change(self._on_change)
         state.on_saved(self._on_saved)
         if folder is not None and settings.in_app():
@@ -87,7 +87,7 @@ class HeaderView(Content):
             return self._page[:2] not in OUT_OF_ROUNDS
         return picked(name) is not None or (name == "run" and picked("log") == value)
 
-    def _on_put(self) -> None:
+    def _on_picker(self) -> None:
         with self.lock:
             self.places = self._places()
 

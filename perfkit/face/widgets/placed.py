@@ -14,9 +14,11 @@ from perfkit.face.widgets.view import waited
 STEP_MIME = "application/vnd.perfkit.step+json"
 """What a step shows, as data in the output of its cell."""
 PUBLISH_TIMEOUT_S = 600.0
+_PICKER = "choose-"
 _known: dict[str, StepView] = {}
 """The newest view of each name: a cell that is run again takes the place of what it made before."""
 _followers: list[Callable[[], None]] = []
+"""Who hears of pickers: the newest header."""
 
 
 def draw(view: StepView) -> None:
@@ -33,14 +35,14 @@ def _publish(view: StepView) -> None:
     IPython.display.display({STEP_MIME: shown}, raw=True)  # type: ignore[no-untyped-call]
 
 
-def on_put(follower: Callable[[], None]) -> None:
-    """Call `follower` for each further step on the page."""
-    _followers.append(follower)
+def on_picker(follower: Callable[[], None]) -> None:
+    """Call `follower`, and nobody else any more, for each further picker on the page."""
+    _followers[:] = [follower]
 
 
 def picked(name: str) -> str | None:
     """Where lies what the page's picker of that name has chosen; None where the page has no such picker."""
-    view = _known.get(f"choose-{name}")
+    view = _known.get(f"{_PICKER}{name}")
     return None if view is None else str(view.state[name])
 
 
@@ -49,8 +51,9 @@ def put(recipe: Recipe) -> StepView:
     if (before := _known.get(recipe.name)) is not None:
         before.retire(recipe)
     view = _known[recipe.name] = StepView(recipe)
-    for follower in _followers:
-        follower()
+    if recipe.name.startswith(_PICKER):
+        for follower in _followers:
+            follower()
     draw(view)
     if settings.publish_steps():
         _publish(view)

@@ -33,7 +33,7 @@ def layout_answer(drawn: LaidOut) -> str:
     limit = drawn.problem.memory_limit_bytes
     over = [] if limit is None else [stage for stage, peak in enumerate(drawn.peak_bytes) if peak > limit]
     if over:
-        form = "This layout does not fit (stages: {stages}): find below the fastest one that does."
+        form = "This layout does not fit (stages: {stages}): see below whether another one does."
         return say(form, stages=enumerated(over, MOST_STAGES))
     busy_ns = drawn.schedule.stage_busy_ns
     busiest = int(np.argmax(busy_ns))
