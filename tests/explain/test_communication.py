@@ -18,6 +18,7 @@ from perfkit.explain.communication import (
     members_of,
     names_of,
     operations_of,
+    verdict_told,
     waiting_by_rank,
     waiting_told,
 )
@@ -144,6 +145,17 @@ def test_waiting_and_moving_sum_to_the_time_in_collectives(name):
         assert waiting_told(members) == [
             "Whether communication moves data or waits is not known: record every rank of a group, to see who comes late."
         ]
+
+
+def test_the_verdict_leads_with_the_larger_part_and_blames_nobody_of_whom_nothing_is_known(slow_rank):
+    partly = members_of(load(TRACES / "cluster_16card"))
+    assert verdict_told(partly)[0].endswith("for whom is not known: record all ranks of a group.")
+    assert verdict_told(partly.iloc[:0]) == ["No operation of this choice was recorded."]
+    members = members_of(slow_rank)
+    moving = members.assign(wait_ns=members["wait_ns"] // 50)
+    waited, moved = int(moving["wait_ns"].sum()), int(moving["transfer_ns"].sum())
+    assert waited < moved
+    assert "moves data" in verdict_told(moving)[0]
 
 
 def test_one_operation_and_one_transport_are_looked_at(slow_rank):
