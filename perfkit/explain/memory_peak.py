@@ -29,6 +29,8 @@ LATE_STEPS = (
     "look for blocks that outlive their step (custom bprop without used_bprop_inputs, references in Python), "
     "then synchronise no more"
 )
+BY_COMPONENT = "Largest allocation of each component"
+"""What stands over owners where no blocks were recorded: their peaks are at times of their own, and are no parts of one."""
 _EXPLAINED = 0.02
 _NAMED = 60
 
@@ -150,14 +152,21 @@ def owners_of_peak(run: Run, rank: int, by: str = "name") -> tuple[str, dict[str
     rows = run.frame("memory_curve", ranks=[rank])
     sizes = rows.groupby(rows["component"].astype("object"))["allocated_bytes"].max().dropna()
     owners = {str(name): int(size) for name, size in sizes.items() if "+" not in str(name) and name != "total"}
-    return "Largest allocation of each component", owners
+    return BY_COMPONENT, owners
 
 
-def owners_told(owners: Mapping[str, int]) -> str:
-    """Who owns most of the peak, in a sentence; `owners` is of `owners_of_peak` and not empty."""
+def owners_told(title: str, owners: Mapping[str, int]) -> str:
+    """Who owns most of the peak, in a sentence; both are of `owners_of_peak`, "" where a component is the only one or none is."""
+    if not owners or (title == BY_COMPONENT and len(owners) == 1):
+        return ""
     most = max(owners, key=lambda owner: owners[owner])
-    form = "{owner} owns most, {owned_bytes}, of {num}."
-    return say(form, owner=shortened(most, _NAMED), owned_bytes=owners[most], num=str(len(owners)))
+    form = (
+        "{owner} owns most, {owned_bytes}, of {num} owners." if len(owners) > 1 else "{owner} owns the whole peak, {owned_bytes}."
+    )
+    if title == BY_COMPONENT:
+        form = "Of {num} components {owner} allocated most at a time, {owned_bytes}."
+    owner = shortened(most, _NAMED) or "What has no name"
+    return say(form, owner=owner, owned_bytes=owners[most], num=str(len(owners)))
 
 
 def long_told(blocks: pd.DataFrame) -> str:
@@ -165,13 +174,11 @@ def long_told(blocks: pd.DataFrame) -> str:
     if blocks.empty:
         return "No block lives that long, weights left out." if "title" in blocks.attrs else ""
     first = blocks.iloc[0]
-    form = "The largest that lives so long is {name}: {size_bytes}, for {alive_ratio} of the time."
-    return say(
-        form,
-        name=shortened(str(first["name"]), _NAMED),
-        size_bytes=int(first["size_bytes"]),
-        alive_ratio=float(first["alive_ratio"]),
-    )
+    form, name = "The largest that lives so long is {name}: {size_bytes}, for {alive_ratio} of the time.", str(first["name"])
+    if not name:
+        form = "The largest that lives so long has no name: {size_bytes}, for {alive_ratio} of the time."
+    sizes = {"size_bytes": int(first["size_bytes"]), "alive_ratio": float(first["alive_ratio"])}
+    return say(form, name=shortened(name, _NAMED), **sizes)
 
 
 def alive_at_peak(run: Run, rank: int) -> pd.DataFrame:

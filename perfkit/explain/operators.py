@@ -140,9 +140,11 @@ def ran_told(kernels: pd.DataFrame, collectives: pd.DataFrame, by: Grouping = "n
         told.append(say("It computed {name} most, for {total_ns}.", name=name, total_ns=int(first["total_ns"])))
     if len(collectives):
         first = collectives.iloc[0]
-        values = {"operation": str(first["operation"]), "group": shortened(str(first["group"]), _IN_LEAD)}
+        group = "" if pd.isna(first["group"]) else shortened(str(first["group"]), _IN_LEAD)
         form = "It communicated most in group {group}: {operation}, {total_ns}."
-        told.append(say(form, **values, total_ns=int(first["total_ns"])))
+        if not group:
+            form = "It communicated most by {operation}, {total_ns}."
+        told.append(say(form, operation=str(first["operation"]), group=group, total_ns=int(first["total_ns"])))
     return joined(told)
 
 

@@ -16,7 +16,8 @@ from perfkit.explain.memory_use import curve as memory_curve
 
 PROFILE = load(data_folder() / "traces" / "torch_npu_2rank")
 TRACKER = load(data_folder() / "traces" / "memory_tracker")
-TIMELINE = Path(__file__).parents[1] / "data" / "traces" / "torch_memory_timeline"
+OWN = Path(__file__).parents[1] / "data" / "traces"
+TIMELINE = OWN / "torch_memory_timeline"
 
 
 def test_the_real_profile_peaks_at_1_23_gib_with_a_sixth_not_in_use():
@@ -59,6 +60,23 @@ def test_a_timeline_without_blocks_shows_its_categories():
     assert any("Single blocks are not recorded" in note for note in peaks.blocks_told(run, 0, curve))
     for table in (peaks.alive_at_peak(run, 0), peaks.lived_long(run, 0, 0.5), peaks.held_too_long(run, 0)):
         assert table.empty
+
+
+def test_owners_are_told_with_their_noun_and_components_as_components():
+    assert peaks.owners_told(*peaks.owners_of_peak(TRACKER, 0)) == "GeluGrad_1 owns most, 8.00 MiB, of 8 owners."
+    told = peaks.owners_told(*peaks.owners_of_peak(load(TIMELINE), 0))
+    assert told == "Of 8 components activation allocated most at a time, 2.56 GiB."
+    title, owners = peaks.owners_of_peak(load(OWN / "kineto_h100"), 0)
+    assert list(owners) == ["device 0"]
+    assert not peaks.owners_told(title, owners)
+    assert not peaks.owners_told(title, {})
+
+
+def test_blocks_without_a_name_are_told_as_such():
+    run = load(OWN / "memscope")
+    rank = run.ranks[0]
+    assert peaks.owners_told(*peaks.owners_of_peak(run, rank)) == "What has no name owns the whole peak, 93.3 MiB."
+    assert peaks.long_told(peaks.lived_long(run, rank, 0.5)).startswith("The largest that lives so long has no name: 18.0 MiB")
 
 
 def test_blocks_that_live_longer_are_fewer():

@@ -20,6 +20,7 @@ from perfkit.explain.operators import (
     largest_kernels,
     largest_told,
     operator_totals,
+    ran_told,
     small_told,
 )
 from perfkit.record.format import Sink
@@ -139,6 +140,13 @@ def test_what_takes_most_and_what_is_many_and_short_is_said(ascend: Run, kineto:
 def test_a_recording_without_kernels_says_how_to_get_them():
     with pytest.raises(NotMeasuredError, match="page 10"):
         kernel_ranks(load(data_folder() / "traces/cluster_16card"))
+
+
+@pytest.mark.parametrize("group", [pd.NA, float("nan"), None, ""])
+def test_a_group_that_was_not_recorded_is_not_told(group: object):
+    calls = pd.DataFrame({"operation": ["all_reduce"], "group": pd.Series([group], dtype="object"), "total_ns": [10_700_000]})
+    assert ran_told(pd.DataFrame(), calls) == "It communicated most by all_reduce, 10.7 ms."
+    assert ran_told(pd.DataFrame(), calls.assign(group="dp")) == "It communicated most in group dp: all_reduce, 10.7 ms."
 
 
 def test_two_runs_are_put_side_by_side(ascend: Run, kineto: Run):
