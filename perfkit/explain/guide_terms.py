@@ -76,7 +76,7 @@ def terms_told(terms: pd.DataFrame) -> str:
     if known.empty:
         return ""
     most = known.iloc[int(known["duration_ns"].to_numpy(dtype="int64").argmax())]
-    form = "The largest part of the step is {term}: {duration_ns} ({of_step_ratio})."
+    form = "In the guides' terms the largest part is {term}: {duration_ns} ({of_step_ratio})."
     return say(form, term=str(most["term"]), duration_ns=int(most["duration_ns"]), of_step_ratio=float(most["of_step_ratio"]))
 
 
