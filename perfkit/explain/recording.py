@@ -26,20 +26,24 @@ _FRAMEWORKS = {
 def recording_told(run: Run, *, num_expected: int | None = None) -> Said:
     """Whether all of a run was read and adds up, its ranks and steps, and how much is missing, in a line.
 
-    `num_expected` is how many ranks the job has; None or 0: as many as the run says itself.
+    `num_expected` is how many ranks the job has; None or 0: as many as the run says itself. What is missing is not counted where no
+    kind of data is there: blocks, groups or parts of a graph are of none.
     """
     ranks, steps, expected = len(run.ranks), run.frame("steps")["step"].nunique(), _expected(run, num_expected)
-    many = "{ranks} of {expected} ranks" if expected and expected != ranks else "{ranks} ranks" if ranks != 1 else "{ranks} rank"
+    held = len(PARTS) - len(missing_parts(run))
+    many = "{ranks} of {expected} ranks" if expected and expected > ranks else "{ranks} ranks" if ranks != 1 else "{ranks} rank"
     counted = say(
-        "{ranks}, {steps}, with {held} of {parts} kinds of data.",
+        "{ranks}, {steps}, with {held} of {parts} kinds of data." if held else "{ranks}, {steps}.",
         ranks=say(many, ranks=str(ranks), expected=str(expected)),
         steps=say("{steps} step" if steps == 1 else "{steps} steps", steps=str(steps)),
-        held=str(len(PARTS) - len(missing_parts(run))),
+        held=str(held),
         parts=str(len(PARTS)),
     )
-    if run.dropped:
-        return joined([*run.lost_told, say("What is there: {counted}", counted=counted)])
     rest_ns = largest_rest_ns(run)
+    if run.dropped:
+        sums = "Parts miss their step by up to {rest_ns}." if rest_ns else "The parts of every step sum to it exactly."
+        adds_up = "" if rest_ns is None else say(sums, rest_ns=rest_ns)
+        return joined([*run.lost_told, say("What is there: {counted}", counted=counted), adds_up])
     if rest_ns is None:
         return say("Nothing was dropped: {counted}", counted=counted)
     if rest_ns:

@@ -40,6 +40,13 @@ def test_ranks_that_are_not_here_are_said():
     assert any("6 of 8 ranks are not here" in note for note in recording_notes(run, num_expected=8))
 
 
+def test_counts_that_say_nothing_are_left_out():
+    assert recording_told(load(TRACES / "memory_tracker")) == "Nothing was dropped: 1 rank, 0 steps."
+    more = recording_told(load(OWN / "mindinsight" / "mixed"))
+    assert "What is there: 4 ranks, 41 steps" in more
+    assert more.endswith("The parts of every step sum to it exactly.")
+
+
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_tables_and_sentence_agree_on_every_recording(name: str):
     run = load(TRACES / name)
