@@ -248,9 +248,10 @@ def groups_told(groups: pd.DataFrame, rank: int) -> str:
     """With how many ranks a rank works, in a sentence; `groups` is of `groups_of_rank`."""
     if groups.empty:
         return say("The groups of rank {rank} were not recorded.", rank=str(rank))
-    num, most = str(len(groups)), str(int(groups["size"].max()) - 1)
-    form = "Rank {rank} works in one group, with {most} others." if len(groups) == 1 else _GROUPS
-    return say(form, rank=str(rank), num=num, most=most)
+    num, most = len(groups), int(groups["size"].max()) - 1
+    others = say("no other rank" if most == 0 else "{most} other rank" if most == 1 else "{most} other ranks", most=str(most))
+    form = "Rank {rank} works in one group, with {others}." if num == 1 else _GROUPS
+    return say(form, rank=str(rank), num=str(num), others=others)
 
 
-_GROUPS = "Rank {rank} works in {num} groups, in the largest with {most} others."
+_GROUPS = "Rank {rank} works in {num} groups, in the largest with {others}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.core.texts import say
+from perfkit.core.texts import Said, say
 from perfkit.core.units import format_bytes
 from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.report import GraphAnalysis, GraphReport
@@ -30,22 +30,22 @@ def communication_told(analysis: GraphAnalysis) -> tuple[str, ...]:
     """How much communication another strategy would do without, why the first, and how many operators there are."""
     found = analysis.communications
     moved = sum(entry.message_bytes or 0 for entry in found)
-    counts = f"{analysis.file.node_lines} operators, {len(found)} of them communicate"
+    if not found:
+        return ("No operator of this graph communicates.",)
+    counts = f"{analysis.file.node_lines} operators, {len(found)} of them communicate{'s' if len(found) == 1 else ''}"
     counts += f" ({format_bytes(moved)} a step and rank)." if moved else "."
     wrong = [entry for entry in found if entry.verdict != "expected"]
-    if not found:
-        return ("No operator of this graph communicates.", counts)
     if not wrong:
         form = "All {num} communications follow from the declared strategies: none can be left out."
+        if len(found) == 1:
+            form = "The only communication follows from the declared strategies: it cannot be left out."
         return (say(form, num=str(len(found))), counts)
-    size, num = sum(entry.message_bytes or 0 for entry in wrong), {"wrong_count": len(wrong), "all_count": len(found)}
-    form = (
-        "{wrong_count} of {all_count} communications are not needed, {wrong_bytes} of {moved_bytes} a step and rank: see why below."
-    )
+    size, needless = sum(entry.message_bytes or 0 for entry in wrong), _needless(len(wrong), len(found))
+    form = "{needless}, {wrong_bytes} of {moved_bytes} a step and rank: see why below."
     if not size:  # no shape is known
-        form = "{wrong_count} of {all_count} communications are not needed: see why below."
+        form = "{needless}: see why below."
     first = [say("The first: {why}.", why=wrong[0].why), f"Instead: {wrong[0].fix}." if wrong[0].fix else ""]
-    return (say(form, **num, wrong_bytes=size, moved_bytes=moved), *filter(None, first), counts)
+    return (say(form, needless=needless, wrong_bytes=size, moved_bytes=moved), *filter(None, first), counts)
 
 
 def executed_told(node: Node, rows: pd.DataFrame) -> str:
@@ -68,10 +68,18 @@ def needless_told(analysis: GraphAnalysis) -> str:
         return say("All communication follows from the declared strategies.")
     causes = wrong.groupby("cause")["bytes"].sum().sort_values(ascending=False)
     if not causes.iloc[0]:  # no shape is known
-        return say("{wrong_count} of {all_count} communications are not needed.", wrong_count=len(wrong), all_count=len(sizes))
+        return say("{needless}.", needless=_needless(len(wrong), len(sizes)))
     form = "{wrong_bytes} of {moved_bytes} a step and rank are not needed, {cause_bytes} of it by {cause}."
     values = {"wrong_bytes": causes.sum(), "moved_bytes": sizes["bytes"].sum(), "cause_bytes": causes.iloc[0]}
     return say(form, **values, cause=str(causes.index[0]).replace("_", " "))
+
+
+def _needless(wrong_count: int, all_count: int) -> Said:
+    """How many communications are not needed, as the beginning of a sentence."""
+    form = "{wrong_count} of {all_count} communications are not needed"
+    if wrong_count == 1:
+        form = "The only communication is not needed" if all_count == 1 else "1 of {all_count} communications is not needed"
+    return say(form, wrong_count=wrong_count, all_count=all_count)
 
 
 def recompute_told(analysis: GraphAnalysis) -> str:

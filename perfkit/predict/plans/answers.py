@@ -6,10 +6,13 @@ import numpy as np
 
 from perfkit.core.shortening import enumerated
 from perfkit.core.texts import say
+from perfkit.predict.changes import AS_PLANNED
 from perfkit.predict.plans.balance.laid_out import LaidOut
 from perfkit.predict.plans.balance.recompute_choice import RecomputeGround
 
 MOST_STAGES = 4
+_IN_SENTENCES = {AS_PLANNED: "the one in the file", "fine list": "the fine list", "gather again": "to gather again"}
+"""Settings whose names are no objects of a sentence."""
 
 
 def recompute_answer(ground: RecomputeGround) -> str:
@@ -19,13 +22,15 @@ def recompute_answer(ground: RecomputeGround) -> str:
     if not fitting:
         least = min(peaks, key=lambda name: peaks[name])
         form = "No usual setting fits into {limit_bytes}; the smallest is {name} with {peak_bytes}: page 04 shows what fills it."
-        return say(form, name=least, peak_bytes=peaks[least], limit_bytes=ground.limit_bytes)
+        return say(form, name=_IN_SENTENCES.get(least, least), peak_bytes=peaks[least], limit_bytes=ground.limit_bytes)
     best = min(fitting, key=lambda name: ground.settings[name].step_time_s)
     form = "The fastest setting that fits is {name}: {longer_ratio} longer than none, a peak of {peak_bytes} of {limit_bytes}."
     if best == "none":
         form = "Nothing needs to be recomputed: without it the peak of {peak_bytes} fits into {limit_bytes}."
     longer = ground.longer(ground.settings[best])
-    return say(form, name=best, longer_ratio=longer, peak_bytes=peaks[best], limit_bytes=ground.limit_bytes)
+    return say(
+        form, name=_IN_SENTENCES.get(best, best), longer_ratio=longer, peak_bytes=peaks[best], limit_bytes=ground.limit_bytes
+    )
 
 
 def layout_answer(drawn: LaidOut) -> str:
