@@ -39,11 +39,9 @@ def recording_told(run: Run, *, num_expected: int | None = None) -> Said:
         held=str(held),
         parts=str(len(PARTS)),
     )
-    rest_ns = largest_rest_ns(run)
     if run.dropped:
-        sums = "Parts miss their step by up to {rest_ns}." if rest_ns else "The parts of every step sum to it exactly."
-        adds_up = "" if rest_ns is None else say(sums, rest_ns=rest_ns)
-        return joined([*run.lost_told, say("What is there: {counted}", counted=counted), adds_up])
+        return joined([*run.lost_told, say("What is there: {counted}", counted=counted)])
+    rest_ns = largest_rest_ns(run)
     if rest_ns is None:
         return say("Nothing was dropped: {counted}", counted=counted)
     if rest_ns:
@@ -57,6 +55,9 @@ def recording_notes(run: Run, *, num_expected: int | None = None) -> list[str]:
     title = next((format.title for format in formats() if format.name == run.format), run.format)
     size = int(run.frame("coverage")["bytes"].sum())
     notes: list[str] = [say("{title}, {bytes} of files.", title=title, bytes=size) if size else say("{title}.", title=title)]
+    if run.dropped and (rest_ns := largest_rest_ns(run)) is not None:
+        sums = "Parts miss their step by up to {rest_ns}." if rest_ns else "The parts of every step sum to it exactly."
+        notes.append(say(sums, rest_ns=rest_ns))
     notes += [*run.notes, "This is a training log: page 01 shows its step times." if log else _PROFILED]
     if expected and len(run.ranks) < expected:
         notes.append(f"{expected - len(run.ranks)} of {expected} ranks are not here: a slow rank among them stays unseen.")
