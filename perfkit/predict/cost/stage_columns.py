@@ -133,12 +133,31 @@ def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: in
     )
 
 
-def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[Passes, Floats]:
+class StageRates(NamedTuple):
+    """What passes and gradients of plans are priced with, whatever their layout."""
+
+    rates: Rates
+    gradients: GradientRates
+
+    def of_first(self, layouts: int) -> StageRates:
+        """Those of the first plan, for so many layouts."""
+        rows = np.zeros(layouts, dtype=np.intp)
+        return StageRates(self.rates.at(rows), self.gradients.at(rows))
+
+
+def stage_rates(plans: CostColumns, eff: Efficiency) -> StageRates:
+    """For `stage_times` and `stage_passes`, asked once for all layouts."""
+    work = micro_batch_work(plans, eff)
+    return StageRates(_rates(plans, eff, work), gradient_rates(plans, eff, work.network))
+
+
+def stage_times(priced: StageRates, amounts: Floats) -> tuple[Passes, Floats]:
     """Passes of the first plan if its layers lay otherwise, and seconds that the step takes beyond the schedule of these passes.
 
     `amounts` has shape (layouts, kinds x amounts, chunks, stages); without the straggling of many nodes.
     """
-    passes, rates, gradients = _first_plan(plans, eff, amounts)
+    rates, gradients = priced.of_first(len(amounts))
+    passes = _passes(rates, gradients, amounts)
     parameters = gradients.trained(_held(amounts))
     before, after, slowed = _once(rates, gradients, amounts, parameters)
     around = _around(rates, passes, before + _chained(passes, slowed), parameters * rates.optimizer_s[:, None] + after)
@@ -148,15 +167,9 @@ def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[P
     return passes, around + with_send - without
 
 
-def stage_passes(plans: CostColumns, eff: Efficiency, amounts: Floats) -> Passes:
+def stage_passes(priced: StageRates, amounts: Floats) -> Passes:
     """The passes of `stage_times` alone, for which no schedule is timed."""
-    return _first_plan(plans, eff, amounts)[0]
-
-
-def _first_plan(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[Passes, Rates, GradientRates]:
-    work, rows = micro_batch_work(plans, eff), np.zeros(len(amounts), dtype=np.intp)
-    rates, gradients = _rates(plans, eff, work).at(rows), gradient_rates(plans, eff, work.network).at(rows)
-    return _passes(rates, gradients, amounts), rates, gradients
+    return _passes(*priced.of_first(len(amounts)), amounts)
 
 
 def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> tuple[Floats, Floats, Floats]:

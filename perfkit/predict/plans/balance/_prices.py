@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +17,7 @@ from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.again import dense_of, layers_again
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.stage_columns import stage_passes, stage_times
+from perfkit.predict.cost.stage_columns import StageRates, stage_passes, stage_rates, stage_times
 from perfkit.predict.cost.stage_layers import AMOUNTS, amounts_of
 from perfkit.predict.cost.step_columns import straggler_share
 from perfkit.predict.cost.work_columns import micro_batch_work
@@ -120,7 +121,7 @@ class StagePrices:
         changed = np.repeat(self.layers[None], 1 + len(kinds), axis=0)
         for row, kind in zip(changed[1:], kinds, strict=True):
             row[:, 0, stage] += self.amounts[index, kind]
-        passes, scale = stage_passes(self.columns, self.efficiency, changed), self._ns_per_s
+        passes, scale = stage_passes(self._rates, changed), self._ns_per_s
         more = [scale * (one[1:] - one[0]).sum(axis=1)[:, stage] for one in (passes.forward, passes.backward)]
         return round(float(more[0][0])), {kind: round(float(ns)) for kind, ns in zip(kinds, more[1], strict=True)}
 
@@ -137,9 +138,13 @@ class StagePrices:
         return tuple(tuple(tuple(row) for row in rows) for rows in times.tolist()), round(float(closing[0]))
 
     def _times_ns(self, amounts: Floats) -> tuple[Floats, Floats, Floats]:
-        passes, closing = stage_times(self.columns, self.efficiency, amounts)
+        passes, closing = stage_times(self._rates, amounts)
         host = self.efficiency.step_host_s * self.efficiency.host
         return self._ns_per_s * passes.forward, self._ns_per_s * passes.backward, self._ns_per_s * (closing + host)
+
+    @cached_property
+    def _rates(self) -> StageRates:
+        return stage_rates(self.columns, self.efficiency)
 
     @property
     def _ns_per_s(self) -> float:

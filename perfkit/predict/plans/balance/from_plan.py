@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -42,26 +42,33 @@ ROUNDS = 4
 class PlanProblem:
     """The problem of a plan, the patterns that its kind "select" repeats, the plan, and the estimate's prices of its layouts.
 
-    Without `prices` the times are those of a run.
+    Without `prices` the times are those of a run. `exact_at` is the layout that it was priced at last, under a schedule; `peaks`
+    has the peak of every stage by schedule and layout: layouts with as many layers on each stage have three of four in common.
     """
 
     problem: PipelineProblem
     plan: Plan
     select: tuple[str, ...]
     prices: StagePrices | None
+    exact_at: tuple[str, bytes] | None = None
+    peaks: dict[tuple[str, bytes], Layout] = field(default_factory=dict, compare=False, repr=False)
 
     def priced_at(self, layout: Layout) -> PlanProblem:
         """The same problem with what its stages have besides layers, in time and memory, exact at this layout."""
+        at = (self.problem.schedule, layout.tobytes())
+        if self.exact_at == at:
+            return self
         problem = replace(self.problem, stage_bytes=())
         if self.prices is not None:
             plain = replace(problem, pass_ns=(), closing_ns=0)
             pass_ns, closing_ns = self.prices.besides_ns(self.plan_of(layout), layout, Evaluator(plain))
             problem = replace(plain, pass_ns=pass_ns, closing_ns=closing_ns)
-        return replace(self, problem=replace(problem, stage_bytes=self._stage_bytes(layout, Evaluator(problem))))
+        problem = replace(problem, stage_bytes=self._stage_bytes(layout, Evaluator(problem)))
+        return replace(self, problem=problem, exact_at=at)
 
     def written(self, layout: Layout) -> Layout:
         """The layout that the plan with the layers and recomputation of this one has."""
-        return replace(self, plan=self.plan_of(layout)).start
+        return self.start if np.array_equal(layout, self.start) else replace(self, plan=self.plan_of(layout)).start
 
     def _stage_bytes(self, layout: Layout, plain: Evaluator) -> tuple[tuple[int, ...], ...]:
         """By what the last chunk recomputes and stage, the peak of the estimate less what layers explain; exact at the layout."""
@@ -76,16 +83,11 @@ class PlanProblem:
         return _counts(found)
 
     def _left_bytes(self, layout: Layout, plain: Evaluator) -> Layout:
-        key = layout.tobytes()
-        if key not in self._peaks:
+        at = (self.problem.schedule, layout.tobytes())
+        if at not in self.peaks:
             peaks = peak_memory(self.plan_of(layout), schedule=self.problem.schedule).stages
-            self._peaks[key] = np.array([round(peak.total) for peak in peaks], dtype=np.int64)
-        return np.asarray(self._peaks[key] - plain.peaks_bytes(layout[None])[0])
-
-    @cached_property
-    def _peaks(self) -> dict[bytes, Layout]:
-        """The peak of every stage by layout: layouts with as many layers on each stage have three of four in common."""
-        return {}
+            self.peaks[at] = np.array([round(peak.total) for peak in peaks], dtype=np.int64)
+        return np.asarray(self.peaks[at] - plain.peaks_bytes(layout[None])[0])
 
     @cached_property
     def start(self) -> Layout:
@@ -247,7 +249,7 @@ def scaled(found: PlanProblem, measured_stage_s: Sequence[float | None]) -> Plan
         tail=faster(problem.tail, ratio),
         assumptions=(*problem.assumptions, note),
     )
-    return replace(found, problem=changed, prices=None)
+    return replace(found, problem=changed, prices=None, exact_at=None)
 
 
 def faster(part: EndPart | None, ratio: float) -> EndPart | None:

@@ -93,7 +93,7 @@ def with_layer_times(found: PlanProblem, times: Mapping[int, LayerTime]) -> Plan
         tail=faster(problem.tail, ratio),
         assumptions=(*memory, *notes),
     )
-    return replace(found, problem=changed, prices=None)
+    return replace(found, problem=changed, prices=None, exact_at=None)
 
 
 def _measured(part: LayerType, layers: Sequence[tuple[str, LayerTime]]) -> LayerType:
