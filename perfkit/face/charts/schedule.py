@@ -76,20 +76,21 @@ def schedule_picture(rows: dict[str, Columns]) -> alt.LayerChart:
     """Draw one lane a stage with the operations of every micro batch, outlined where they decide the makespan.
 
     `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations", "labels" and "cut", the time between
-    the first and the last micro batches that is left out. Its height is a parameter of the live view, see `picture_height`.
+    the first and the last micro batches that is left out. What of it is no structure are parameters of the live view, see
+    `picture_params`.
     """
-    seen = set(rows["operations"]["activity"])
-    in_seconds = max(rows["lanes"]["end_ms"], default=0) >= _SECONDS_FROM_MS
-    return _picture(rows, activities=tuple(name for name in ACTIVITIES if name in seen), in_seconds=in_seconds)
+    return _picture(rows, in_seconds=max(rows["lanes"]["end_ms"], default=0) >= _SECONDS_FROM_MS)
 
 
-def picture_height(num_stages: int) -> int:
-    """Height of the picture for so many stages: not part of its structure, so that another number of stages draws nothing anew."""
-    return num_stages * max(10, min(ROW_HEIGHT, _HEIGHT // num_stages))
+def picture_params(rows: dict[str, Columns]) -> dict[str, Any]:
+    """Height of the picture and what its legend names: with other stages and activities nothing is drawn anew."""
+    num_stages, seen = len(set(rows["lanes"]["stage"])), set(rows["operations"]["activity"])
+    height = num_stages * max(10, min(ROW_HEIGHT, _HEIGHT // num_stages))
+    return {"height": height, "activities": [name for name in ACTIVITIES if name in seen]}
 
 
 @theme.drawn_once
-def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_seconds: bool) -> alt.LayerChart:
+def _picture(rows: dict[str, Columns], *, in_seconds: bool) -> alt.LayerChart:
     y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
     clock = f"datum.value + (datum.value > {_CUT}.start_ms ? {_CUT}.duration_ms : 0)"
     left_out_here = f"datum.value > {_CUT}.start_ms && datum.value < {_CUT}.end_ms - {_CUT}.duration_ms"  # no time of its own
@@ -103,7 +104,9 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_second
         .mark_text(color=theme.TEXT, fontSize=alt.ExprRef(f"width < {_NARROW} ? 8 : 11"))
         .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
     )
-    names, colors = list(activities), [ACTIVITIES[name] for name in activities]
+    names, colors = list(ACTIVITIES), list(ACTIVITIES.values())
+    named = alt.VariableParameter(name="activities", value=names)
+    legend = alt.Legend(values=alt.ExprRef("activities"))
     operations = (
         _placed("operations")
         .mark_bar()
@@ -111,7 +114,7 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_second
             x=x,
             x2=alt.X2("until_ms:Q"),
             y=y,
-            color=alt.Color("activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=colors)),
+            color=alt.Color("activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=colors), legend=legend),
             stroke=alt.StrokeValue(_SEAM, condition={"test": "datum.critical", "value": theme.TEXT}),
             strokeWidth=alt.StrokeWidthValue(0.5, condition={"test": "datum.critical", "value": 1.2}),
             opacity=alt.OpacityValue(0.85, condition={"test": "datum.critical", "value": 1.0}),
@@ -131,7 +134,7 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], in_second
         .mark_text(fontSize=10, color="white", fontWeight="bold", opacity=alt.ExprRef(f"width < {_NARROW} ? 0 : 1"))
         .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
     )
-    chart = alt.LayerChart(layer=[left_out, lanes, operations, labels], width="container", height=_HEIGHT)
+    chart = alt.LayerChart(layer=[left_out, lanes, operations, labels], width="container", height=_HEIGHT, params=[named])
     return theme.with_rows(chart, rows)
 
 

@@ -77,7 +77,20 @@ def test_memory_is_stacked_in_gib_beside_its_limit():
 
 
 def test_lanes_are_of_one_height_until_there_are_many():
-    assert [schedule.picture_height(stages) for stages in (1, 4, 16, 64)] == [34, 136, 416, 640]
+    def lanes(stages):
+        return {"lanes": {"stage": list(range(stages))}, "operations": {"activity": []}}
+
+    assert [schedule.picture_params(lanes(stages))["height"] for stages in (1, 4, 16, 64)] == [34, 136, 416, 640]
+
+
+def test_the_legend_names_what_is_drawn_and_another_activity_is_no_other_structure():
+    operations = simulated().columns()
+    without = schedule.schedule_rows(operations)
+    again = schedule.schedule_rows(operations, [[5] * len(set(operations["stage"]))])
+    assert schedule.picture_params(without)["activities"] == ["forward", "backward"]
+    assert schedule.picture_params(again)["activities"] == ["forward", "backward", "recompute"]
+    first, second = (spec.split(schedule.schedule_picture(rows)) for rows in (without, again))
+    assert first.digest == second.digest
 
 
 def drawn_bars(rows):
