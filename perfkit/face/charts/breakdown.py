@@ -11,6 +11,13 @@ from perfkit.core.breakdown import Breakdown, one_unit
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
+_STEP = (
+    *(f"computing/{part}" for part in ("forward", "backward", "recompute", "optimizer")),
+    "communication/exposed",
+    "bubble",
+    "free",
+)
+"""Parts of a step in the order in which they are stacked, whichever of them a plan has."""
 
 
 def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
@@ -22,20 +29,21 @@ def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
     """
     rows = bar_rows(breakdowns, depth=depth)
     paths = _paths(breakdowns, depth)
-    unit, shown = one_unit(breakdowns.values()), theme.words_in(rows, "path")
-    return _bars({"parts": rows}, unit=unit, names=tuple(breakdowns), paths=paths, shown=shown)
+    chart = _bars({"parts": rows}, unit=one_unit(breakdowns.values()), names=tuple(breakdowns), paths=paths)
+    shown = theme.words_in(rows, "path")
+    return theme.with_present(chart, [path for path in paths if path in shown])
 
 
 @theme.drawn_once
-def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ...], shown: frozenset[str]) -> alt.Chart:
-    scale = theme.present_scale(dict(zip(paths, theme.path_colors(paths), strict=True)), shown)
+def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ...]) -> alt.Chart:
+    scale = alt.Scale(domain=list(paths), range=theme.path_colors(paths))
     chart: alt.Chart = (
-        alt.Chart(alt.NamedData("parts"), height={"step": 34}, width="container")
+        alt.Chart(alt.NamedData("parts"), height={"step": 34}, width="container", params=[theme.present_param(paths)])
         .mark_bar(cornerRadius=1)
         .encode(
             x=alt.X("amount:Q", title=f"amount ({unit})", stack="zero", axis=alt.Axis(format="~s")),
             y=alt.Y("name:N", title=None, sort=list(names)),
-            color=alt.Color("path:N", scale=scale, title=None, sort=list(paths), legend=alt.Legend(columns=3)),
+            color=alt.Color("path:N", scale=scale, title=None, sort=list(paths), legend=theme.present_legend(columns=3)),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("name:N"),
@@ -69,4 +77,5 @@ def bar_rows(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> list[dic
 
 
 def _paths(breakdowns: Mapping[str, Breakdown], depth: int) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(path for one in breakdowns.values() for path in one.collapse(depth).parts))
+    found = dict.fromkeys(path for one in breakdowns.values() for path in one.collapse(depth).parts)
+    return _STEP if found.keys() <= set(_STEP) else tuple(found)

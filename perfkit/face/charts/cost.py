@@ -20,18 +20,26 @@ def flops_bars(passes: Mapping[str, Breakdown]) -> alt.Chart:
     `passes` maps a pass to its breakdown in FLOP. Data set "flops": `part`, `pass`, `gflop`.
     """
     rows = flops_rows(passes)
-    return _flops_bars({"flops": rows}, passes=theme.words_in((row for row in rows if row["gflop"]), "pass"))
+    seen = theme.words_in((row for row in rows if row["gflop"]), "pass")
+    return theme.with_present(_flops_bars({"flops": rows}), [name for name in theme.PASSES if name in seen])
 
 
 @theme.drawn_once
-def _flops_bars(rows: Rows, *, passes: frozenset[str]) -> alt.Chart:
+def _flops_bars(rows: Rows) -> alt.Chart:
     return theme.bars(
         rows,
         "flops",
         height={"step": 30},
         x=alt.X("gflop:Q", title="GFLOP per token", stack="zero"),
         y=alt.Y("part:N", title=None, sort=None),
-        color=alt.Color("pass:N", title=None, sort=list(theme.PASSES), scale=theme.present_scale(theme.PASSES, passes)),
+        params=[theme.present_param(theme.PASSES)],
+        color=alt.Color(
+            "pass:N",
+            title=None,
+            sort=list(theme.PASSES),
+            scale=alt.Scale(domain=list(theme.PASSES), range=list(theme.PASSES.values())),
+            legend=theme.present_legend(),
+        ),
         order=alt.Order("order:Q"),
         tooltip=[alt.Tooltip("part:N"), alt.Tooltip("pass:N"), theme.tooltip("gflop", "flops", title="GFLOP per token")],
     )

@@ -29,11 +29,12 @@ EFFECTS: Mapping[str, str] = {"saves": theme.GREEN, "costs": theme.FREE}
 
 def stage_bars(rows: Rows) -> alt.LayerChart:
     """Draw one stacked bar a pipeline stage against the limit. Data sets "stages" and "limit" come from `stage_rows`."""
-    return _stage_bars(rows, parts=theme.words_in(rows["stages"], "part"))
+    seen = theme.words_in(rows["stages"], "part")
+    return theme.with_present(_stage_bars(rows), [part for part in PARTS if part in seen])
 
 
 @theme.drawn_once
-def _stage_bars(rows: Rows, *, parts: frozenset[str]) -> alt.LayerChart:
+def _stage_bars(rows: Rows) -> alt.LayerChart:
     bars = (
         alt.Chart(alt.NamedData("stages"))
         .mark_bar(cornerRadius=1)
@@ -44,8 +45,8 @@ def _stage_bars(rows: Rows, *, parts: frozenset[str]) -> alt.LayerChart:
                 "part:N",
                 title=None,
                 sort=list(PARTS),
-                scale=theme.present_scale(PARTS, parts),
-                legend=alt.Legend(columns=3),
+                scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())),
+                legend=theme.present_legend(columns=3),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
@@ -56,7 +57,8 @@ def _stage_bars(rows: Rows, *, parts: frozenset[str]) -> alt.LayerChart:
             ],
         )
     )
-    chart = alt.LayerChart(layer=[bars, *_limit()], width="container", height={"step": 44})
+    named = theme.present_param(PARTS)
+    chart = alt.LayerChart(layer=[bars, *_limit()], width="container", height={"step": 44}, params=[named])
     return theme.with_rows(chart, rows)
 
 

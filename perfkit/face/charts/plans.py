@@ -120,24 +120,26 @@ def scatter_rows(compared: Comparison) -> Rows:
 
 def step_bars(rows: Rows) -> alt.Chart:
     """Draw one stacked bar a plan with what its step is made of. Data set "steps" comes from `step_rows`."""
-    return _step_bars(rows, parts=theme.words_in(rows["steps"], "part"))
+    seen = theme.words_in(rows["steps"], "part")
+    return theme.with_present(_step_bars(rows), [part for part in STEP_PARTS.values() if part in seen])
 
 
 @theme.drawn_once
-def _step_bars(rows: Rows, *, parts: frozenset[str]) -> alt.Chart:
-    colors = dict(zip(STEP_PARTS.values(), theme.path_colors(STEP_PARTS), strict=True))
+def _step_bars(rows: Rows) -> alt.Chart:
+    parts = list(STEP_PARTS.values())
     return theme.bars(
         rows,
         "steps",
+        params=[theme.present_param(parts)],
         height={"step": 40},
         x=alt.X("seconds:Q", title="step (s)", stack="zero"),
         y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=280)),
         color=alt.Color(
             "part:N",
             title=None,
-            sort=list(STEP_PARTS.values()),
-            scale=theme.present_scale(colors, parts),
-            legend=alt.Legend(columns=6),
+            sort=parts,
+            scale=alt.Scale(domain=parts, range=theme.path_colors(STEP_PARTS)),
+            legend=theme.present_legend(columns=6),
         ),
         order=alt.Order("order:Q"),
         tooltip=[

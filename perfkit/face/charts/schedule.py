@@ -76,17 +76,16 @@ def schedule_picture(rows: dict[str, Columns]) -> alt.LayerChart:
     """Draw one lane a stage with the operations of every micro batch, outlined where they decide the makespan.
 
     `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations", "labels" and "cut", the time between
-    the first and the last micro batches that is left out. What of it is no structure are parameters of the live view, see
-    `picture_params`.
+    the first and the last micro batches that is left out. Its height is a parameter of the live view, see `picture_height`.
     """
-    return _picture(rows, in_seconds=max(rows["lanes"]["end_ms"], default=0) >= _SECONDS_FROM_MS)
+    seen = set(rows["operations"]["activity"])
+    chart = _picture(rows, in_seconds=max(rows["lanes"]["end_ms"], default=0) >= _SECONDS_FROM_MS)
+    return theme.with_present(chart, [name for name in ACTIVITIES if name in seen])
 
 
-def picture_params(rows: dict[str, Columns]) -> dict[str, Any]:
-    """Height of the picture and what its legend names: with other stages and activities nothing is drawn anew."""
-    num_stages, seen = len(set(rows["lanes"]["stage"])), set(rows["operations"]["activity"])
-    height = num_stages * max(10, min(ROW_HEIGHT, _HEIGHT // num_stages))
-    return {"height": height, "activities": [name for name in ACTIVITIES if name in seen]}
+def picture_height(num_stages: int) -> int:
+    """Height of the picture for so many stages: not part of its structure, so that another number of stages draws nothing anew."""
+    return num_stages * max(10, min(ROW_HEIGHT, _HEIGHT // num_stages))
 
 
 @theme.drawn_once
@@ -104,9 +103,8 @@ def _picture(rows: dict[str, Columns], *, in_seconds: bool) -> alt.LayerChart:
         .mark_text(color=theme.TEXT, fontSize=alt.ExprRef(f"width < {_NARROW} ? 8 : 11"))
         .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
     )
-    names, colors = list(ACTIVITIES), list(ACTIVITIES.values())
-    named = alt.VariableParameter(name="activities", value=names)
-    legend = alt.Legend(values=alt.ExprRef("activities"))
+    names = list(ACTIVITIES)
+    scale = alt.Scale(domain=names, range=list(ACTIVITIES.values()))
     operations = (
         _placed("operations")
         .mark_bar()
@@ -114,7 +112,7 @@ def _picture(rows: dict[str, Columns], *, in_seconds: bool) -> alt.LayerChart:
             x=x,
             x2=alt.X2("until_ms:Q"),
             y=y,
-            color=alt.Color("activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=colors), legend=legend),
+            color=alt.Color("activity:N", title=None, sort=names, scale=scale, legend=theme.present_legend()),
             stroke=alt.StrokeValue(_SEAM, condition={"test": "datum.critical", "value": theme.TEXT}),
             strokeWidth=alt.StrokeWidthValue(0.5, condition={"test": "datum.critical", "value": 1.2}),
             opacity=alt.OpacityValue(0.85, condition={"test": "datum.critical", "value": 1.0}),
@@ -134,6 +132,7 @@ def _picture(rows: dict[str, Columns], *, in_seconds: bool) -> alt.LayerChart:
         .mark_text(fontSize=10, color="white", fontWeight="bold", opacity=alt.ExprRef(f"width < {_NARROW} ? 0 : 1"))
         .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
     )
+    named = theme.present_param(names)
     chart = alt.LayerChart(layer=[left_out, lanes, operations, labels], width="container", height=_HEIGHT, params=[named])
     return theme.with_rows(chart, rows)
 

@@ -21,7 +21,7 @@ import pandas as pd
 from altair.utils.schemapi import debug_mode
 
 from perfkit.core import quantity
-from perfkit.face.charts.theme import STRUCTURE
+from perfkit.face.charts.theme import PRESENT, STRUCTURE
 
 _SPLIT = "_perfkit_split"
 _ANONYMOUS = re.compile(r"^data-[0-9a-f]{32}$")
@@ -41,13 +41,15 @@ class ChartSpec:
     """A Vega-Lite `spec` without rows, its `digest`, and the rows of each data set by column.
 
     `headers` are the names that columns have in a file, where that is not their own: with the unit that the chart gives them.
-    `words` are what rows and `heads` what columns are called in the language of a page, where that is not the code's.
+    `params` are values of parameters, which are no structure either. `words` are what rows and `heads` what columns are called in
+    the language of a page, where that is not the code's.
     """
 
     spec: dict[str, Any]
     digest: str
     datasets: dict[str, Columns]
     headers: dict[str, str]
+    params: dict[str, Any] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
 
@@ -62,7 +64,13 @@ def split(chart: AnyChart) -> ChartSpec:
         known = _split(structure)
         object.__setattr__(structure, _SPLIT, known)
     rows: Mapping[str, Any] = chart.datasets  # type: ignore[attr-defined]
-    return ChartSpec(known.spec, known.digest, {name: columns(records) for name, records in rows.items()}, known.headers)
+    found = {name: columns(records) for name, records in rows.items()}
+    return ChartSpec(known.spec, known.digest, found, known.headers, _present(chart))
+
+
+def _present(chart: AnyChart) -> dict[str, Any]:
+    params = getattr(chart, "params", None)
+    return {one.name: one.value for one in params if one.name == PRESENT} if isinstance(params, list) else {}
 
 
 def _split(chart: AnyChart) -> ChartSpec:

@@ -92,6 +92,8 @@ _DARKER = (1.0, 0.7, 0.84, 0.62, 0.76)
 _PALE = 0.3
 """Luminance from which a colour has less than 3:1 to white."""
 
+PRESENT: Final = "present"
+"""The parameter of a chart that holds what its legend names."""
 STRUCTURE: Final = "_perfkit_structure"
 """Attribute of a chart that `drawn_once` made: the same chart without rows. A changed copy of the chart has lost it."""
 MAX_STRUCTURES = 16
@@ -112,6 +114,21 @@ def present_scale(colors: Mapping[str, Any], names: Iterable[str]) -> alt.Scale:
     found = set(names)
     shown = {name: mark for name, mark in colors.items() if name in found}
     return alt.Scale(domain=list(shown), range=list(shown.values()))
+
+
+def present_legend(**given: Any) -> alt.Legend:
+    """A legend that names what `with_present` says."""
+    return alt.Legend(values=alt.ExprRef(PRESENT), **given)
+
+
+def present_param(names: Iterable[str]) -> alt.VariableParameter:
+    """What `present_legend` reads; all of the `names` of its scale until `with_present` says which."""
+    return alt.VariableParameter(name=PRESENT, value=list(names))
+
+
+def with_present(chart: _Chart, names: Iterable[str]) -> _Chart:
+    """`chart` with a legend of these names alone: what comes and goes with the rows changes no structure, so a view stays."""
+    return _copied(chart, params=[present_param(names)])
 
 
 def words_in(rows: Iterable[Mapping[str, Any]], column: str) -> frozenset[str]:
@@ -145,9 +162,17 @@ def tooltip(field: str, name: str, *, title: str | None = None, signed: bool = F
     return alt.Tooltip(f"{field}:Q", format=quantity.spelled(name, signed=signed), title=title or alt.Undefined)
 
 
-def bars(rows: _Rows, data: str, *, height: Any, mark: Mapping[str, Any] = MappingProxyType({}), **channels: Any) -> alt.Chart:
-    """Bars of one data set of `rows`, as wide as the page has room; `mark` and `channels` are Vega-Lite's."""
-    chart = alt.Chart(alt.NamedData(data), width="container", height=height).mark_bar(**{"cornerRadius": 1, **mark})
+def bars(
+    rows: _Rows,
+    data: str,
+    *,
+    height: Any,
+    mark: Mapping[str, Any] = MappingProxyType({}),
+    params: Any = alt.Undefined,
+    **channels: Any,
+) -> alt.Chart:
+    """Bars of one data set of `rows`, as wide as the page has room; `mark`, `params` and `channels` are Vega-Lite's."""
+    chart = alt.Chart(alt.NamedData(data), width="container", height=height, params=params).mark_bar(**{"cornerRadius": 1, **mark})
     drawn: alt.Chart = with_rows(chart.encode(**channels), rows)
     return drawn
 
@@ -174,10 +199,16 @@ def with_rows(chart: _Chart, rows: _Rows) -> _Chart:
 
     Rows by column instead of one by one are for large data sets of pages: `split` takes them, altair's own output does not.
     """
-    parts: dict[str, Any] = vars(chart)  # altair's own copy of a layered chart copies every layer in depth, twice
+    return _copied(
+        chart, datasets={name: records if isinstance(records, Mapping) else list(records) for name, records in rows.items()}
+    )
+
+
+def _copied(chart: _Chart, **changed: Any) -> _Chart:
+    """Altair's own copy of a layered chart copies every layer in depth, twice."""
+    parts: dict[str, Any] = vars(chart)
     copy: _Chart = object.__new__(type(chart))
-    datasets = {name: records if isinstance(records, Mapping) else list(records) for name, records in rows.items()}
-    vars(copy).update({**parts, "_kwds": {**parts["_kwds"], "datasets": datasets}})
+    vars(copy).update({**parts, "_kwds": {**parts["_kwds"], **changed}})
     return copy
 
 

@@ -113,6 +113,7 @@ def _described(drawing: Drawing, index: int) -> Mapping[str, Any]:
             "headers": spec.headers,
         },
         "datasets": spec.datasets,
+        "params": spec.params,
     }
 
 

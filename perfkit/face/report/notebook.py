@@ -145,7 +145,13 @@ def _step_parts(step: Mapping[str, Any]) -> Iterator[Part]:
     text = tuple(sentence for sentence in (data["sentence"], *details.get("notes", ())) if sentence)
     drawings = [
         Drawing(
-            ChartSpec(chart["spec"], chart["digest"], _first(chart["table"], data["datasets"][chart["name"]]), chart["headers"]),
+            ChartSpec(
+                chart["spec"],
+                chart["digest"],
+                _first(chart["table"], data["datasets"][chart["name"]]),
+                chart["headers"],
+                data["params"][chart["name"]],
+            ),
             title=chart["title"],
             alt=data["alt"].get(chart["name"], ""),
             sources=tuple(chart["sources"]),

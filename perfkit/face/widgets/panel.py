@@ -324,7 +324,7 @@ class PanelView(View):
                 "seq": self._seq,
                 "sentence": path_words(told(answer.text)),
                 "datasets": {name: spec.datasets for name, spec in specs.items()},
-                "params": {name: dict(figure.params) for name, figure in figures.items()},
+                "params": {name: {**specs[name].params, **figure.params} for name, figure in figures.items()},
                 "alt": {name: told(figure.alt or answer.text) for name, figure in figures.items()},
             }
             self.status = {"state": "result"}

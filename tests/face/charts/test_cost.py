@@ -23,15 +23,35 @@ def test_flops_rows_sum_to_the_breakdowns_and_change_no_structure():
 
 def test_a_legend_says_nothing_of_what_is_not_drawn():
     def legend(chart):
-        return spec.split(chart).spec["encoding"]["color"]["scale"]["domain"]
+        drawn = spec.split(chart)
+        assert drawn.spec["encoding"]["color"]["legend"]["values"] == {"expr": "present"}
+        assert drawn.params == {"present": chart.to_dict()["params"][0]["value"]}  # the same in a notebook of altair's own
+        return drawn.params["present"]
 
     nothing = FORWARD.scale(0)
     assert legend(cost.flops_bars({"forward": FORWARD, "recompute": nothing})) == ["forward"]
     assert legend(cost.flops_bars({"forward": FORWARD, "recompute": FORWARD})) == ["forward", "recompute"]
     parts = {"computing/forward": 2.0, "computing/recompute": 0.0, "computing/optimizer": 1.0}
-    bars = spec.split(breakdown.bars({"a": Breakdown("ns", parts, SOURCE)})).spec["encoding"]["color"]["scale"]
-    assert bars["domain"] == ["computing/forward", "computing/optimizer"]
-    assert bars["range"] == [color for path, color in zip(parts, theme.path_colors(parts), strict=True) if parts[path]]
+    bars = breakdown.bars({"a": Breakdown("ns", parts, SOURCE)})
+    assert legend(bars) == ["computing/forward", "computing/optimizer"]
+    scale = spec.split(bars).spec["encoding"]["color"]["scale"]
+    colors = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert [colors[part] for part in parts] == theme.path_colors(parts)
+
+
+def test_what_comes_and_goes_changes_no_structure():
+    nothing = FORWARD.scale(0)
+    first, second = (spec.split(cost.flops_bars({"forward": FORWARD, "recompute": part})) for part in (nothing, FORWARD))
+    assert first.digest == second.digest
+    assert first.params != second.params
+    without, complete = (
+        {"computing/forward": 2.0, "free": 1.0},
+        {"free": 1.0, "communication/exposed": 3.0, "computing/forward": 2.0},
+    )
+    first, second = (spec.split(breakdown.bars({"a": Breakdown("ns", parts, SOURCE)})) for parts in (without, complete))
+    assert first.digest == second.digest
+    assert second.params["present"] == ["computing/forward", "communication/exposed", "free"]
+    assert second.datasets["parts"]["order"] == [6, 4, 0]  # as they are stacked
 
 
 def test_parameters_are_drawn_in_billions():

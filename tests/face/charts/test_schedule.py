@@ -67,6 +67,17 @@ def test_a_longer_backward_changes_rows_and_no_structure():
     assert first.datasets != second.datasets
 
 
+def test_the_legend_names_what_is_drawn_and_another_activity_is_no_other_structure():
+    operations = simulated().columns()
+    again = [[5] * len(set(operations["stage"]))]
+    first, second = (
+        spec.split(schedule.schedule_picture(schedule.schedule_rows(operations, repeats))) for repeats in (None, again)
+    )
+    assert first.params["present"] == ["forward", "backward"]
+    assert second.params["present"] == ["forward", "backward", "recompute"]
+    assert first.digest == second.digest
+
+
 def test_memory_is_stacked_in_gib_beside_its_limit():
     rows = schedule.memory_rows({"constant": [0, 0], "parameters": [2**30, 2**31], "activations": [2**30, 0]}, 3 * 2**30)
     assert rows["limit"] == [{"gib": 3.0}]
@@ -77,20 +88,7 @@ def test_memory_is_stacked_in_gib_beside_its_limit():
 
 
 def test_lanes_are_of_one_height_until_there_are_many():
-    def lanes(stages):
-        return {"lanes": {"stage": list(range(stages))}, "operations": {"activity": []}}
-
-    assert [schedule.picture_params(lanes(stages))["height"] for stages in (1, 4, 16, 64)] == [34, 136, 416, 640]
-
-
-def test_the_legend_names_what_is_drawn_and_another_activity_is_no_other_structure():
-    operations = simulated().columns()
-    without = schedule.schedule_rows(operations)
-    again = schedule.schedule_rows(operations, [[5] * len(set(operations["stage"]))])
-    assert schedule.picture_params(without)["activities"] == ["forward", "backward"]
-    assert schedule.picture_params(again)["activities"] == ["forward", "backward", "recompute"]
-    first, second = (spec.split(schedule.schedule_picture(rows)) for rows in (without, again))
-    assert first.digest == second.digest
+    assert [schedule.picture_height(stages) for stages in (1, 4, 16, 64)] == [34, 136, 416, 640]
 
 
 def drawn_bars(rows):
