@@ -90,8 +90,10 @@ def texts(view: StepView) -> Iterator[Any]:
 
 
 def rows_of_charts(view: StepView) -> Iterator[Any]:
-    """The rows of charts and their heads as tooltips, marks and tables of charts say them; names are somebody else's."""
+    """The rows of charts, what their legends name and their heads, as they are said; names are somebody else's."""
     for chart in view.frame.get("charts", ()):
+        legend = view.data["params"].get(chart["name"], {}).get("present", ())
+        yield from (chart["words"].get(value, value) for value in legend)
         yield from chart["heads"].values()
         for columns in view.data["datasets"].get(chart["name"], {}).values():
             for name in columns.keys() - NAMES - ({"label", *NAMED} if NAMED & columns.keys() else set()):

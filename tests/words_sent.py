@@ -27,6 +27,7 @@ UNSEEN = frozenset(
         "kind",
         "name",
         "names",
+        "params",
         "path",
         "project",
         "run",

@@ -7,6 +7,7 @@ answer is an event of the log, and a planned finding opens the next round.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,12 @@ from perfkit.project.keep import own_project
 LONGEST_SUBJECT = 48
 """Letters of a name that a row shows; a kernel of C++ has hundreds, which would fill the table."""
 ANSWER = "finding-answer"
-OPEN, DISMISSED, ALL = "open", "dismissed", "all"
-SHOWN = (OPEN, "planned", "done", DISMISSED, ALL)
-ANSWERED = (("plan it", "planned"), ("dismiss it", DISMISSED), ("it is done", "done"))
+OPEN, DONE, DISMISSED, ALL = "open", "done", "dismissed", "all"
+SHOWN = (OPEN, "planned", DONE, DISMISSED, ALL)
+ANSWERED = (("plan it", "planned"), ("dismiss it", DISMISSED), ("it is done", DONE))
 """What can be said of a finding: words, and the status that it gets."""
 
-Answers = dict[str, tuple[str, str]]
+Answers = Mapping[str, tuple[str, str]]
 """Status and reason of findings by their key."""
 
 
@@ -47,7 +48,8 @@ def keys_of(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 def answers(run: Run, path: str) -> Answers:
     """What was made of the findings of a recording so far, by the page's project; those without an answer are not in it."""
-    folder, found = find_project(), Answers()
+    folder = find_project()
+    found: dict[str, tuple[str, str]] = {}
     if folder is None:
         return found
     try:
@@ -64,6 +66,12 @@ def answers(run: Run, path: str) -> Answers:
         if row["run"] in own and row["status"] != OPEN:
             found[key_of(row["rule"], row["subject"])] = (row["status"], row["reason"])
     return found
+
+
+def left_to_do(diagnosis: Diagnosis, made: Answers) -> dict[str, Finding]:
+    """The findings by name, without those that were dismissed or are done."""
+    named = zip(finding_names(diagnosis.findings), diagnosis.findings, keys_of(diagnosis), strict=True)
+    return {name: finding for name, finding, key in named if made.get(key, (OPEN,))[0] not in (DISMISSED, DONE)}
 
 
 def ranked(diagnosis: Diagnosis, made: Answers, show: str = OPEN) -> pd.DataFrame:

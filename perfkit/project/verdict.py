@@ -8,8 +8,9 @@ project measured. What was not measured is said, and never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -20,12 +21,13 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import say, told
 from perfkit.core.units import NS_PER_S, format_change
 from perfkit.explain.baseline import baseline
-from perfkit.explain.diagnose import Diagnosis, diagnose
+from perfkit.explain.diagnose import Diagnosis, Finding, diagnose
 from perfkit.explain.diagnose.told import briefly, step_told
 from perfkit.explain.memory_use import MODULE
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.project import Project
 from perfkit.project.experiments import ExperimentLog
+from perfkit.project.findings import Answers, left_to_do
 
 NO_PLAN = "needs the configuration of this run"
 OTHER_PLAN = "open configuration is another run's"
@@ -40,15 +42,19 @@ METRICS = {name: metric for metric, name in GOALS.items()} | {"peak memory": "pe
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """A run with its diagnosis and the four figures, each with what it stands against in words ("" for nothing)."""
+    """A run with its diagnosis and the four figures, each with what it stands against in words ("" for nothing).
+
+    `left` are the findings that nobody has dismissed or done, by name.
+    """
 
     run: Run
     diagnosis: Diagnosis
     figures: tuple[tuple[Figure, str], ...]
+    left: Mapping[str, Finding]
 
     def told(self) -> tuple[str, ...]:
         """The verdict in one sentence."""
-        return (sentence_of(self.diagnosis),)
+        return (sentence_of(self.diagnosis, list(self.left.values())),)
 
     def causes_told(self) -> tuple[str, ...]:
         """What most of the mean step of a rank is, and why that is shorter than the step above where it is."""
@@ -95,11 +101,13 @@ def verdict(
     project: Project | None = None,
     *,
     diagnosis: Diagnosis | None = None,
+    made: Answers = MappingProxyType({}),
     without_plan: str = NO_PLAN,
 ) -> Verdict:
     """Judge a run; `plan` is its configuration, `project` states the goal. What a run does not hold is absent, not an error.
 
-    `diagnosis` is the run's, where it is known already; `without_plan` says what the rates lack where there is no plan.
+    `diagnosis` is the run's, where it is known already, `made` what was made of its findings so far; `without_plan` says what the
+    rates lack where there is no plan.
     """
     diagnosis = diagnosis or diagnose(run)
     step, predicted = _step_time(run, diagnosis), _predicted(plan)
@@ -117,18 +125,20 @@ def verdict(
         *((found, _goal(found, project) or _against(found, wanted) or _since(found, kept)) for found, wanted in expected),
         (memory, _limit(memory, limit_bytes) or _since(memory, kept)),
     )
-    return Verdict(run=run, diagnosis=diagnosis, figures=figures)
+    return Verdict(run=run, diagnosis=diagnosis, figures=figures, left=left_to_do(diagnosis, made))
 
 
-def sentence_of(diagnosis: Diagnosis) -> str:
-    """What a diagnosis says and what to begin with, in one line."""
+def sentence_of(diagnosis: Diagnosis, left: Sequence[Finding]) -> str:
+    """What a diagnosis says and what to begin with of the findings that are `left`, in one line."""
     ns = diagnosis.step_ns
     step = say("No step was recorded") if ns is None else say("The mean step takes {step_ns}", step_ns=ns)
-    if diagnosis.findings:
-        first = diagnosis.findings[0]
+    if left:
+        first = left[0]
         if first.cost_ns is None or ns is None:
             return say("{step}. Look first at this: {title}.", step=step, title=briefly(first))
         return say("{step}. Begin with {share} of it: {title}.", step=step, share=first.cost_ns / ns, title=briefly(first))
+    if diagnosis.findings:
+        return say("{step}; every finding was dismissed or is done: page 20 lists them.", step=step)
     if not diagnosis.healthy:
         return say("{step}, and no rule could judge this recording: page 10 says what to record.", step=step)
     form = "{step}; rules that judged it and found no problem: {count}. Page 11 shows where it goes."

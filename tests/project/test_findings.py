@@ -10,10 +10,11 @@ import pytest
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import diagnose
-from perfkit.explain.diagnose.told import finding_names
+from perfkit.explain.diagnose.told import action_told, briefly, finding_names
 from perfkit.project import create_project
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.findings import ALL, SHOWN, answer, answers, dismissals, findings_kept, ranked
+from perfkit.project.verdict import verdict
 from perfkit.record.load import load
 
 PATH = str(data_folder() / "traces" / "torch_npu_2rank")
@@ -60,6 +61,27 @@ def test_every_finding_is_listed_under_one_status_and_all_under_all(log, run, fo
     answer(run, found, PATH, finding=found.findings[-1], status="done")
     each = [name for status in SHOWN if status != ALL for name in listed(run, found, status)]
     assert sorted(each) == sorted(listed(run, found, ALL)) == sorted(finding_names(found.findings))
+
+
+@pytest.mark.parametrize("status", ["dismissed", "done"])
+def test_the_verdict_begins_with_what_is_left_to_do(log, run, found, status):
+    assert len(found.findings) > 1
+    for finding in found.findings:
+        judged = verdict(run, diagnosis=found, made=answers(run, PATH))
+        left = list(judged.left.values())
+        assert left[0] is finding
+        assert briefly(finding) in judged.told()[0]
+        assert finding.actions[0] in action_told(found, left)
+        answer(run, found, PATH, finding=finding, status=status, reason="the link is shared with another job")
+    judged = verdict(run, diagnosis=found, made=answers(run, PATH))
+    assert judged.left == {}
+    for text in (judged.told()[0], action_told(found, [])):
+        assert text.endswith("very finding was dismissed or is done: page 20 lists them.")
+
+
+def test_a_planned_finding_is_still_what_to_change_first(log, run, found):
+    answer(run, found, PATH, finding=found.findings[0], status="planned")
+    assert next(iter(verdict(run, diagnosis=found, made=answers(run, PATH)).left.values())) is found.findings[0]
 
 
 def test_dismissing_needs_a_reason_and_keeps_it(log, run, found):

@@ -91,13 +91,15 @@ def _action_told(finding: Finding) -> tuple[str, ...]:
     return tuple(say("What to do: {action}.", action=action) for action in finding.actions[:1])
 
 
-def action_told(diagnosis: Diagnosis) -> str:
-    """What to do first of all that findings advise."""
-    if not diagnosis.findings:
-        if not diagnosis.healthy:
-            return "No rule could judge this recording."
-        return "No rule that could judge this recording found a problem: page 20 says which."
-    return next(iter(_action_told(diagnosis.findings[0])), say("{title}.", title=diagnosis.findings[0].title))
+def action_told(diagnosis: Diagnosis, left: Sequence[Finding]) -> str:
+    """What to do first of all that findings advise which are `left` to do."""
+    if left:
+        return next(iter(_action_told(left[0])), say("{title}.", title=left[0].title))
+    if diagnosis.findings:
+        return "Every finding was dismissed or is done: page 20 lists them."
+    if not diagnosis.healthy:
+        return "No rule could judge this recording."
+    return "No rule that could judge this recording found a problem: page 20 says which."
 
 
 def briefly(finding: Finding) -> str:

@@ -136,13 +136,12 @@ def timeline_link(run: Run, path: str, finding: Finding) -> str:
     return "" if place is None else page_link("14_timeline", run=path, **place.address)
 
 
-def costliest(run: Run, path: str, findings: Sequence[Finding], most: int = 3) -> pd.DataFrame:
-    """The first findings, each with what it costs, what to do, and links to its evidence and to its place on the timeline.
+def costliest(run: Run, path: str, findings: Mapping[str, Finding], most: int = 3) -> pd.DataFrame:
+    """The first findings, by name, each with what it costs, what to do, and links to its evidence and to its place on the timeline.
 
     Columns: `finding` (its name in addresses), `what`, `cost_ns`, `of_step_ratio`, `what_to_do`, `see`.
     """
-    shown = findings[:most]
-    names = finding_names(findings)[:most]
+    names, shown = list(findings)[:most], list(findings.values())[:most]
     frame = pd.DataFrame(
         {
             "finding": names,

@@ -14,6 +14,7 @@ from perfkit.core.units import MIB
 from perfkit.explain.diagnose import Diagnosis, diagnose
 from perfkit.face.widgets import context
 from perfkit.project import Project
+from perfkit.project.findings import answers
 from perfkit.project.verdict import NO_PLAN, OTHER_PLAN, Verdict, verdict
 from perfkit.record.load import bytes_to_convert
 
@@ -25,7 +26,8 @@ def judged(run: Run, path: str) -> Verdict:
     """The verdict on the run that was read from `path`, against goal and limit of its project."""
     plan, project = plan_of(path), context.current_project()
     missing = OTHER_PLAN if plan is None and project is not None and project.open_config is not None else NO_PLAN
-    return verdict(run, plan, _project_of(path), diagnosis=diagnosed(run), without_plan=missing)
+    project, made = _project_of(path), answers(run, path)
+    return verdict(run, plan, project, diagnosis=diagnosed(run), made=made, without_plan=missing)
 
 
 def _project_of(path: str) -> Project | None:

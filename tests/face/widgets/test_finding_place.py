@@ -9,7 +9,7 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import diagnose
-from perfkit.explain.diagnose.told import ranks_of
+from perfkit.explain.diagnose.told import finding_names, ranks_of
 from perfkit.explain.steps import parts_of, ranks_to_show, typical_steps
 from perfkit.face.charts.steps import part_rows, rank_bars
 from perfkit.face.widgets.finding_place import costliest, evidence_pages, place_of, ranks_concerned
@@ -26,7 +26,7 @@ def test_every_link_of_a_finding_selects_a_slice_or_a_rank(path: Path):
     run = load(path)
     findings = diagnose(run).findings
     assert findings
-    table = costliest(run, str(path), findings, most=len(findings))
+    table = costliest(run, str(path), dict(zip(finding_names(findings), findings, strict=True)), most=len(findings))
     for finding, link in zip(findings, table.attrs["links"]["see"], strict=True):
         pages = evidence_pages(run, str(path), finding).attrs["links"]["page"]
         assert all(parse_qs(page.partition("#")[2])["run"] == [str(path)] for page in pages)
@@ -47,7 +47,8 @@ def test_every_link_of_a_finding_selects_a_slice_or_a_rank(path: Path):
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_the_bars_of_the_ranks_of_a_finding_stand_out_and_all_where_it_names_none(path: Path):
     run = load(path)
-    table = costliest(run, str(path), findings := diagnose(run).findings, most=len(findings))
+    findings = diagnose(run).findings
+    table = costliest(run, str(path), dict(zip(finding_names(findings), findings, strict=True)), most=len(findings))
     rows = part_rows(parts_of(run, steps := typical_steps(run), ranks_to_show(steps)))
     for finding, name in zip(findings, table["finding"], strict=True):
         lit = ranks_concerned(findings, name)
@@ -60,7 +61,8 @@ def test_the_bars_of_the_ranks_of_a_finding_stand_out_and_all_where_it_names_non
 
 def test_a_finding_links_to_its_evidence_by_its_own_name():
     path = SAMPLES[0]
-    table = costliest(load(path), str(path), diagnose(load(path)).findings)
+    findings = diagnose(load(path)).findings
+    table = costliest(load(path), str(path), dict(zip(finding_names(findings), findings, strict=True)))
     assert [link.partition("finding=")[2] for link in table.attrs["links"]["finding"]] == table["finding"].tolist()
 
 
