@@ -254,15 +254,15 @@ export class Chart {
       table.setAttribute("aria-pressed", String(!this.tableBox.hidden));
       this.drawTable();
     });
-    const button = (label, title, onclick) => el("button", { type: "button", class: "pk-quiet", title, onclick }, label);
+    const button = (label, title, onclick) => el("button", { type: "button", class: "pk-quiet pk-file-kind", title, onclick }, label);
     const sources = this.description.sources ?? [];
     this.tools.setAttribute("aria-label", t("{0}: view and download", this.description.title || name));
     this.tools.replaceChildren(
       ...[
-        table,
         button("CSV", t("Download the rows of this chart"), () => download(`${name}.csv`, csv(this.named()), "text/csv")),
         button("PNG", t("Download this chart as a picture"), () => this.export("png")),
         button("SVG", t("Download this chart as a vector drawing"), () => this.export("svg")),
+        table,
         sources.length ? popover(t("Where from"), el("ul", {}, sources.map((source) => el("li", {}, source)))) : null,
       ].filter(Boolean),
     );

@@ -49,6 +49,8 @@ const drawHeader = follow((root, content) => {
   );
   if (!inTitle) return;
   title.after(strip);
+  const now = strip.querySelector("[aria-current]"); // on a phone the strip scrolls, and where one is is what it says
+  if (now) strip.scrollLeft = now.offsetLeft - strip.offsetLeft - (strip.clientWidth - now.offsetWidth) / 2;
   title.parentElement.append(about);
 });
 

@@ -63,8 +63,14 @@ def next_pages(*names: str, page: str = "", label: str = "", **why: str) -> Cont
     wanted = [found for name in names for found in known if name in (found.name, found.number)]
     if not names:
         wanted = [found for found in known if found.name > (page or _here())][:1]
-    reasons = {found.name: t(why.get(f"p{found.number}", "")) for found in wanted}
-    links = [{"href": page_link(found.name), "title": t(found.title), "why": reasons[found.name]} for found in wanted]
+    links = [
+        {
+            "href": page_link(found.name),
+            "title": f"{found.number} {t(found.short)}",
+            "why": t(why.get(f"p{found.number}", found.title)),
+        }
+        for found in wanted
+    ]
     return Links({"label": t(label) if label else t("Next"), "links": links}, _file_of(page or _here()))
 
 

@@ -125,7 +125,7 @@ def test_the_header_takes_the_address_and_gives_it():
 def test_links_lead_to_pages_that_exist_in_the_app_and_in_jupyterlab(monkeypatch):
     monkeypatch.delenv("PERFKIT_APP", raising=False)
     content = widgets.next_pages("11", "99", p11="see it").content
-    assert content["links"] == [{"href": "11_step_breakdown.ipynb", "title": "Where did the step go?", "why": "see it"}]
+    assert content["links"] == [{"href": "11_step_breakdown.ipynb", "title": "11 Step breakdown", "why": "see it"}]
     monkeypatch.setenv("PERFKIT_APP", "1")
     assert page_link("11_step_breakdown", rank=3) == "11_step_breakdown#rank=3"
     assert widgets.next_pages(page="10_load_run").content["links"][0]["href"] == "11_step_breakdown"
