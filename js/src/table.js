@@ -19,6 +19,9 @@ function fill(cell, { text: texts, values, links, signs }, row) {
 const LONG_WORD = 14;
 const ENDS = /(?<=[/_])(?=\w)|(?<=\.)(?=[^\W\d])|(?<=\D\.)(?=\d)/;
 const FEW_ROWS_PX = 110;
+// On a phone so few rows show what is folded of them: a table of three findings without their sentences says nothing.
+const OPEN_ROWS = 4;
+const PHONE_PX = 480;
 
 /** A text as nodes between which a line may end. */
 function parted(text) {
@@ -100,7 +103,7 @@ export class Table {
     return node;
   }
 
-  /** The button that shows what is folded of a row, below it; of a table's only row it is shown. */
+  /** The button that shows what is folded of a row, below it; of a table's few rows it is shown. */
   more(row, folded) {
     this.folded = folded;
     const index = Number(row.dataset.row);
@@ -114,10 +117,12 @@ export class Table {
     };
     button.addEventListener("click", (event) => {
       event.stopPropagation();
+      this.turned = true; // from now on what is open is what the visitor opened
       if (!this.opened.delete(index)) this.opened.add(index);
       draw();
     });
-    if (this.rows.length === 1) this.opened.add(index);
+    const few = this.rows.length === 1 || (this.rows.length <= OPEN_ROWS && this.root.clientWidth < PHONE_PX);
+    if (few && !this.turned) this.opened.add(index);
     draw();
     return button;
   }
