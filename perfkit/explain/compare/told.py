@@ -57,7 +57,10 @@ def _helped(found: Comparison) -> str:
 def settings_table(found: Comparison) -> pd.DataFrame:
     """The settings that differ: `key`, `old`, `new`, `group`, as text; without rows where none does or none is known."""
     frame = pd.DataFrame([{**row, "old": str(row["old"]), "new": str(row["new"])} for row in found.config])
-    frame.attrs |= {"title": "Settings that differ", "labels": {"key": "setting", "old": f"a: {found.a}", "new": f"b: {found.b}"}}
+    frame.attrs |= {
+        "title": "Settings that differ",
+        "labels": {"key": "setting", "group": "kind", "old": f"a: {found.a}", "new": f"b: {found.b}"},
+    }
     return frame
 
 
