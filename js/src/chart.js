@@ -161,6 +161,7 @@ export class Chart {
       if (!this.changeNumbers(vega, name, columns)) this.setData(this.view, name, columns);
     }
     await this.view.runAsync();
+    if (values.present && legendEnd(this.view) > this.width()) return this.embed(); // its legend names more than before
     this.settle();
     this.drawTable();
   }

@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S, format_entry, rounded
 from perfkit.predict.estimate import Estimate
-from perfkit.project import GoalMetric, Project
+from perfkit.project import GoalMetric, Project, project_here
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.goals import GOALS, written
 from perfkit.project.keep import own_project
@@ -52,6 +53,19 @@ def predict_goal(value: float, low: float = 0.0, high: float = 0.0, method: str 
         row["number"], metric, value * scale, low=low * scale or None, high=high * scale or None, method=method.strip()
     )
     return f"Round {row['number']} now predicts {written(metric, value * scale)}. It is locked once a run is attached."
+
+
+def nothing_to_predict() -> str:
+    """Why no prediction can be written down now; "" where a round waits for one."""
+    project = project_here()
+    if project is None:
+        return "There is no project whose rounds one could predict. Make one on page 00."
+    row = _open_row(project)
+    if row is None:
+        return "No round is open; the next one begins on page 00."
+    if row["runs"]:
+        return say("Round {number} has a run, so what it predicts is locked.", number=str(row["number"]))
+    return ""
 
 
 def predictions_table() -> pd.DataFrame:

@@ -43,7 +43,7 @@ def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ..
         .encode(
             x=alt.X("amount:Q", title=f"amount ({unit})", stack="zero", axis=alt.Axis(format="~s")),
             y=alt.Y("name:N", title=None, sort=list(names)),
-            color=alt.Color("path:N", scale=scale, title=None, sort=list(paths), legend=theme.present_legend(columns=3)),
+            color=alt.Color("path:N", scale=scale, title=None, sort=list(paths), legend=theme.present_legend()),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("name:N"),

@@ -46,7 +46,7 @@ def _stage_bars(rows: Rows) -> alt.LayerChart:
                 title=None,
                 sort=list(PARTS),
                 scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())),
-                legend=theme.present_legend(columns=3),
+                legend=theme.present_legend(),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
