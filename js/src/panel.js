@@ -14,7 +14,7 @@ import { t } from "./texts.js";
 const LINE = 2;
 const BESIDE = 6;
 const ONE_LINE = new Set(["choose-run", "choose-config", "choose-log", "choose-graph", "choose-path"]); // what a page opens with
-const SIDES = new Set(["choose-a", "choose-b", "choose-reference", "choose-candidate"]); // two that stand in one line, each with its name
+const SIDES = new Set(["choose-a", "choose-b", "choose-reference", "choose-candidate", "choose-plan"]); // beside another one: a line with its name
 const ONE_LINE_STATES = new Set(["result", "empty"]);
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
