@@ -227,6 +227,7 @@ function showEnd(input) {
 // A folder or file on the server: type it, or walk there. What may be listed is decided by the kernel.
 function makePath(spec, id, onValue, send) {
   const input = el("input", { type: "text", id, placeholder: spec.placeholder, spellcheck: "false", autocomplete: "off" });
+  new ResizeObserver(() => document.activeElement === input || showEnd(input)).observe(input); // also when it is unfolded
   const samples = el("select", { "aria-label": t("{0}: ready to use", spec.label) });
   const list = el("ul", { class: "pk-files", hidden: true, "aria-label": `${spec.label}: folder` });
   let options = [];
