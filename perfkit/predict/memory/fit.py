@@ -110,9 +110,27 @@ def switch_table(fit: MemoryFit, found: Iterable[Switch]) -> pd.DataFrame:
     )
 
 
-def switches_told(fit: MemoryFit, found: Iterable[Switch]) -> str:
-    """What to do next, in a sentence: which switch is enough, or what the room that is left is good for."""
+def switches_told(fit: MemoryFit, found: Iterable[Switch]) -> tuple[str, str]:
+    """Which switch frees most and its price, in a sentence; then which is enough, or what the room that is left is good for."""
     known = [one for one in found if one.estimate]
+    return _most_freed_told(fit, known), _room_told(fit, known)
+
+
+def _most_freed_told(fit: MemoryFit, known: list[Switch]) -> str:
+    freed = {one.name: float(fit.estimate.peak.total - one.estimate.peak.total) for one in known if one.estimate}
+    most = max(known, key=lambda one: freed[one.name], default=None)
+    if most is None or freed[most.name] <= 0:
+        return say("No switch that is possible here frees memory.")
+    return say(
+        "“{switch}” frees most: {freed_bytes}. Its price: {price}.",
+        switch=most.name,
+        freed_bytes=freed[most.name],
+        price=most.price,
+    )
+
+
+def _room_told(fit: MemoryFit, known: list[Switch]) -> str:
+    """What to do next, in a sentence: which switch is enough, or what the room that is left is good for."""
     if not fit.fits:
         enough = [one.name for one in known if one.estimate and one.estimate.fits(fit.limit_bytes)]
         return f"One switch is enough: {', '.join(enough[::-1][:3])}." if enough else "No single switch is enough; combine them."

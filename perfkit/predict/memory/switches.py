@@ -73,7 +73,7 @@ def _recomputations(plan: Plan) -> Iterator[_Change]:
         half = max(1, max(max(row) for row in plan.stage_layers) // 2)
         yield (
             "recompute every layer",
-            "one more forward pass: a third more computing",
+            "one more forward pass (a third more computing)",
             lambda: _with(plan, recompute=RecomputePlan(all_layers=True)),
         )
         yield (
@@ -124,7 +124,7 @@ def _sharing(plan: Plan, group: int, level: int) -> Callable[[], Plan]:
 def _splits(plan: Plan) -> Iterator[_Change]:
     parallel, work = plan.parallel, plan.workload
     if parallel.tensor_parallel_size > 1 and not parallel.sequence_parallel and parallel.context_parallel_size == 1:
-        yield "sequence parallel", "none: the same volume in other collectives", lambda: _parallel(plan, sequence_parallel=True)
+        yield "sequence parallel", "none (the same volume in other collectives)", lambda: _parallel(plan, sequence_parallel=True)
     if work.micro_batch_size > 1:
         half = work.micro_batch_size // 2
         yield (

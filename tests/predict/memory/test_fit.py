@@ -52,14 +52,16 @@ def test_without_recomputation_the_first_round_would_not_have_fitted():
     fit = fit_of(str(CASE / "round0.yaml"), recompute="none")
     assert not fit.fits
     assert "It does not fit." in fit.told()
-    told = switches_told(fit, fit.switches())
+    most, told = switches_told(fit, fit.switches())
+    assert most.startswith("“recompute every layer” frees most: ")
+    assert most.endswith("Its price: one more forward pass (a third more computing).")
     assert told.startswith("One switch is enough")
     assert "recompute every layer" in told or "Silu and Mul" in told
 
 
 def test_with_room_left_less_recomputation_comes_first():
     fit = fit_of(str(CASE / "round1.yaml"))
-    told = switches_told(fit, fit.switches())
+    _, told = switches_told(fit, fit.switches())
     assert "recompute fewer layers" in told or "give up recomputation" in told
 
 
@@ -106,5 +108,6 @@ def test_a_plan_without_a_device_or_a_limit_has_nothing_to_fit_into():
 )
 def test_a_tenth_of_the_limit_is_room_for_more(used, told):
     fit = fit_of("gpt2-124m", recompute="none")
-    found = switches_told(replace(fit, limit_bytes=round(fit.estimate.peak.total / used)), ())
+    most, found = switches_told(replace(fit, limit_bytes=round(fit.estimate.peak.total / used)), ())
+    assert most == "No switch that is possible here frees memory."
     assert told in found
