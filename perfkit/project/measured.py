@@ -6,12 +6,18 @@ What was measured belongs to what was run: a configuration that nobody ran has n
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 from perfkit.core import catalog
 from perfkit.core.errors import PerfkitError
 from perfkit.core.figure import Figure, figure
+from perfkit.core.robust import is_real_change
 from perfkit.core.roots import checked
 from perfkit.core.texts import say
+from perfkit.core.units import format_change
+from perfkit.explain.compare import Comparison
+from perfkit.explain.compare.told import comparison_told
 from perfkit.predict.cost.utilization import published_cases
 from perfkit.project import project_here
 from perfkit.project.experiments import ExperimentLog
@@ -38,6 +44,35 @@ def speed_told(config: str, speed: float, *, as_configured: bool) -> str:
     return known.source if as_configured else say("{source} The sizes above are others.", source=known.source)
 
 
+def compared_told(found: Comparison, before: str, after: str) -> tuple[str, ...]:
+    """A comparison of what lies at two paths in sentences: where rounds ran both configurations, what they measured comes first."""
+    if found.kind != "plans":
+        return comparison_told(found)
+    earlier, later = _last_measured(before), _last_measured(after)
+    if earlier is None or later is None or earlier == later:
+        return comparison_told(found)
+    (first, old), (second, new) = earlier, later
+    predicted = found.extra["figures"][METRIC]
+    is_real = is_real_change(
+        old["value"],
+        new["value"],
+        num_samples=min(old["n"], new["n"]),
+        median_abs_devs=(old["median_abs_dev"], new["median_abs_dev"]),
+    )
+    helped = "No measurable change" if not is_real else "It helped" if new["value"] > old["value"] else "It did not help"
+    form = "{helped}: {old_tokens_per_s_per_device} before, {new_tokens_per_s_per_device} after ({change}); predicted: {predicted}."
+    measured = say(
+        form,
+        helped=say(helped),
+        old_tokens_per_s_per_device=old["value"],
+        new_tokens_per_s_per_device=new["value"],
+        change=format_change(new["value"] / old["value"] - 1),
+        predicted=format_change(predicted["b"] / predicted["a"] - 1),
+    )
+    of_rounds = say("The speeds are those of rounds {first} and {second}.", first=str(first), second=str(second))
+    return comparison_told(found, measured=(measured, of_rounds))
+
+
 def _published(model: str) -> tuple[float | None, str]:
     cases = published_cases()
     true = cases[(cases["model"] == model) & cases["judgement"].isin(["plausible", "suspicious"])]
@@ -48,17 +83,26 @@ def _published(model: str) -> tuple[float | None, str]:
 
 
 def _of_rounds(config: str) -> tuple[float | None, str]:
+    found = _last_measured(config)
+    if found is None:
+        return None, UNKNOWN
+    number, one = found
+    return one["value"], say("The speed is that of round {number}.", number=str(number))
+
+
+def _last_measured(config: str) -> tuple[int, Mapping[str, Any]] | None:
+    """The last round of the page's project that ran a file of the same content, and the speed that it measured."""
     project = project_here()
     if project is None or not config:
-        return None, UNKNOWN
+        return None
     try:
         content = hashlib.sha256(checked(config).read_bytes()).hexdigest()
         rounds = ExperimentLog(project.folder, read_only=True).show("json")["rounds"]
     except (PerfkitError, OSError):  # the pages of the log and of the configuration say what is wrong with it
-        return None, UNKNOWN
+        return None
     for row in reversed(rounds):
         runs = [run for run in row["runs"] if run["kind"] != "simulated"]
-        speeds = [one["value"] for run in runs for one in run["measurements"] if one["metric"] == METRIC]
-        if speeds and speeds[-1] and content in [one["sha256"] for one in row["configs"]]:
-            return speeds[-1], say("The speed is that of round {number}.", number=str(row["number"]))
-    return None, UNKNOWN
+        speeds = [one for run in runs for one in run["measurements"] if one["metric"] == METRIC]
+        if speeds and speeds[-1]["value"] and content in [one["sha256"] for one in row["configs"]]:
+            return row["number"], speeds[-1]
+    return None

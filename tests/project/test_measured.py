@@ -7,7 +7,9 @@ import shutil
 import pytest
 
 from perfkit.core.resources import data_folder
-from perfkit.project.measured import measured_speed, speed_told
+from perfkit.explain.compare import compare
+from perfkit.explain.compare.told import comparison_told
+from perfkit.project.measured import compared_told, measured_speed, speed_told
 from perfkit.project.sample import demo
 
 
@@ -41,3 +43,26 @@ def test_what_nobody_ran_has_no_speed(project, tmp_path):
 def test_a_published_model_has_the_fastest_speed_that_can_be_true():
     assert (measured_speed("llama2-13b").value, measured_speed("llama2-7b").value) == (2562, 4695)
     assert measured_speed("llama2-70b").value is None, "the guides print 1974, an MFU of 233 %"
+
+
+def test_a_change_that_rounds_measured_is_told_before_what_is_predicted(project):
+    before, after = (str(project / "rounds" / number / "config.yaml") for number in ("04", "05"))
+    found = compare(before, after, device="Ascend-910B2")
+    first, rounds, predicted, *_ = compared_told(found, before, after)
+    assert first.startswith(
+        "It helped: 2\u2009353 tokens/s/device before, 2\u2009562 tokens/s/device after (+8.88 %); predicted: +"
+    )
+    assert rounds == "The speeds are those of rounds 4 and 5."
+    assert predicted.startswith("A step is predicted to be ")
+    back = compare(after, before, device="Ascend-910B2")
+    assert compared_told(back, after, before)[0].startswith("It did not help: 2\u2009562 tokens/s/device before")
+
+
+def test_what_no_round_measured_is_told_as_predicted(project, tmp_path):
+    before, after = (project / "rounds" / number / "config.yaml" for number in ("04", "05"))
+    other = tmp_path / "own.yaml"
+    other.write_text(after.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    found = compare(before, other, device="Ascend-910B2")
+    assert compared_told(found, str(before), str(other)) == comparison_told(found)
+    same = compare(before, before, device="Ascend-910B2")
+    assert compared_told(same, str(before), str(before)) == comparison_told(same)

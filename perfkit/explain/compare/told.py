@@ -17,12 +17,15 @@ _SAID = {
 }
 
 
-def comparison_told(found: Comparison) -> tuple[str, ...]:
-    """What changed most, in a sentence; then whether it is beyond noise, or inside the prediction's interval, and the notes."""
+def comparison_told(found: Comparison, *, measured: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What changed most, in a sentence; then whether it is beyond noise, or inside the prediction's interval, and the notes.
+
+    What was `measured` with two plans, in sentences, comes first, and says in place of the prediction whether the change helped.
+    """
     first = found.sentences[:3] or ("the run is as planned: no part is off by 1 % of the step or more",)
     one_line = first if len("; ".join(first)) <= ONE_LINE else first[:1]
     text = say("{text}.", text=joined(one_line, "; ") if len(one_line) > 1 else one_line[0])
-    helped = _helped(found)
+    helped = "" if measured else _helped(found)
     text = say("{helped}: {text}", helped=helped, text=text) if helped else capital(text)
     more = [capital(say("{text}.", text=part)) for part in first[len(one_line) :]]
     decided = []
@@ -33,7 +36,7 @@ def comparison_told(found: Comparison) -> tuple[str, ...]:
     if found.beside is not None:
         inside = "inside" if found.extra["within_interval"] else "outside of"
         decided.append(f"The measured step lies {inside} the 80 % interval of the prediction.")
-    return (text, *more, *decided, *found.notes)
+    return (*measured, text, *more, *decided, *found.notes)
 
 
 def _helped(found: Comparison) -> str:
