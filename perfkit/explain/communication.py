@@ -277,6 +277,12 @@ def link_table(run: Run, *, transport: str = ALL) -> pd.DataFrame:
 _LINK_KEYS = ["source_rank", "target_rank", "transport"]
 
 
+def links_judged(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `link_table` as people read them: `slow` says of a link with none like it that it was not judged."""
+    is_judged = table["slow"] | table["slowness"].notna()
+    return table.assign(slow=table["slow"].astype("object").where(is_judged, "not judged"))
+
+
 def links_told(table: pd.DataFrame) -> str:
     """Whether a link is slower than its like, in a sentence; `table` is of `link_table`."""
     if table.empty:
@@ -289,14 +295,22 @@ def links_told(table: pd.DataFrame) -> str:
             return say(
                 "Links move {median_bytes_per_s} (median); none has another like it to be judged by.", median_bytes_per_s=median
             )
-        every = "Links move {median_bytes_per_s} (median); none is slower than its like."
-        some = (
-            "Links move {median_bytes_per_s} (median). Judged by links like them: {num}, none slow; with none like them: {alone}."
-        )
-        return say(some if alone else every, median_bytes_per_s=median, num=str(len(table) - alone), alone=str(alone))
+        if not alone:
+            return say("Links move {median_bytes_per_s} (median); none is slower than its like.", median_bytes_per_s=median)
+        judged, links = len(table) - alone, str(len(table))
+        compared = say(_ONE_COMPARED if judged == 1 else _COMPARED, judged=str(judged), links=links)
+        others = say(_ONE_ALONE if alone == 1 else _ALONE, alone=str(alone))
+        form = "Links move {median_bytes_per_s} (median). {compared}; {others}."
+        return say(form, median_bytes_per_s=median, compared=compared, others=others)
     row = slow.iloc[0]
     ends = f"{int(row['source_rank'])} to {int(row['target_rank'])}"
     return f"The link {ends} takes {significant(float(row['slowness']))} times as long a byte as links like it."
+
+
+_ONE_COMPARED = "1 of {links} links could be compared and is not slow"
+_COMPARED = "{judged} of {links} links could be compared, and none is slow"
+_ONE_ALONE = "1 has no link like it to compare with"
+_ALONE = "{alone} have no link like them to compare with"
 
 
 def _refuse(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from perfkit.core.errors import NotMeasuredError
@@ -14,6 +15,7 @@ from perfkit.explain.communication import (
     exposed_told,
     late_rank,
     link_table,
+    links_judged,
     links_told,
     members_of,
     names_of,
@@ -182,6 +184,11 @@ def test_links_that_have_none_like_them_are_not_called_healthy():
     table = link_table(run)
     alone = int(table["slowness"].isna().sum())
     assert 0 < alone < len(table)
-    assert links_told(table).endswith(f"Judged by links like them: {len(table) - alone}, none slow; with none like them: {alone}.")
-    assert "none has another like it" in links_told(table[table["slowness"].isna()])
-    assert "with none like them" not in links_told(table[table["slowness"].notna()])
+    is_alone = table["slowness"].isna()
+    assert (len(table), alone) == (3, 2)
+    assert links_told(table).endswith("1 of 3 links could be compared and is not slow; 2 have no link like them to compare with.")
+    twice = pd.concat([table[~is_alone], table[~is_alone], table[is_alone].iloc[:1]])
+    assert links_told(twice).endswith("2 of 3 links could be compared, and none is slow; 1 has no link like it to compare with.")
+    assert "none has another like it" in links_told(table[is_alone])
+    assert "compare" not in links_told(table[~is_alone])
+    assert links_judged(table)["slow"].tolist() == ["not judged" if alone else False for alone in is_alone]
