@@ -202,11 +202,19 @@ def queues_told(entries: pd.DataFrame) -> str:
     return say(form, queue=fewest, size=significant(float(sizes.min())))
 
 
-def usage_told(operators: pd.DataFrame) -> str:
-    """The operator of a dataset with the emptiest queue behind it, in a sentence; `operators` is of `operator_usage`."""
-    known = operators[operators["usage_ratio"].notna()]
+def usage_told(feed: Feed) -> str:
+    """The slow operator of a dataset and why, in a sentence; where none is, that with the emptiest queue behind it."""
+    known = feed.operators.dropna(subset=["usage_ratio"])
     first = known.iloc[int(known["usage_ratio"].to_numpy(dtype="float64").argmin())]
+    is_even = len(known) > 1 and known["usage_ratio"].nunique() == 1
+    if feed.suspect:
+        form = (
+            "All queues are equally full; {operator} is the slow one: {why}." if is_even else "{operator} is the slow one: {why}."
+        )
+        return say(form, operator=shortened(feed.suspect, 60), why=feed.path[-1].measured)
     form = "{operator} has the emptiest queue behind it: {usage_ratio} full."
+    if is_even:
+        form = "All queues behind operators are equally full: {usage_ratio}."
     return say(form, operator=shortened(str(first["operator"]), 60), usage_ratio=float(first["usage_ratio"]))
 
 

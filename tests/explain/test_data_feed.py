@@ -7,7 +7,7 @@ import pytest
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.explain.data_feed import TIMER, judge_feed, longest_wait, operator_usage, step_intervals
+from perfkit.explain.data_feed import TIMER, judge_feed, longest_wait, operator_usage, step_intervals, usage_told
 from perfkit.record.format import Sink
 from perfkit.record.load import load
 
@@ -108,6 +108,17 @@ def test_the_source_is_named_where_nothing_arrives_and_the_last_where_all_is_ful
     assert judge_feed(made(host=sizes(90, 8), operators=low), 0).suspect == "TFReader 3"
     full = [(name, parent, 120, capacity) for name, parent, _, capacity in OPERATORS]
     assert judge_feed(made(host=sizes(90, 8), operators=full), 0).suspect == "Batch 0"
+
+
+def test_the_operator_that_is_marked_is_told_with_its_reason():
+    feed = judge_feed(made(host=sizes(90, 8), device=sizes(95, 8), operators=OPERATORS), 0)
+    assert usage_told(feed) == f"Map 1 is the slow one: {feed.path[-1].measured}."
+    told = usage_told(judge_feed(load(data_folder() / "traces" / "mindinsight_feed"), 0))
+    assert told.startswith("All queues are equally full; TFReader 2 is the slow one: as the source of the pipeline ")
+    waits_little = judge_feed(made(interval_ms=1, host=sizes(0, 8), operators=OPERATORS), 0)
+    assert usage_told(waits_little).startswith("Map 1 has the emptiest queue behind it: ")
+    even = [(name, parent, 64, capacity) for name, parent, _, capacity in OPERATORS]
+    assert usage_told(judge_feed(made(interval_ms=1, operators=even), 0)).endswith("are equally full: 50.0 %.")
 
 
 def test_a_run_without_steps_and_a_negative_time_are_refused():
