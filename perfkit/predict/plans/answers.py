@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from perfkit.core.shortening import enumerated
+from perfkit.core.shortening import LEFT_OUT, enumerated
 from perfkit.core.texts import say
 from perfkit.predict.changes import AS_PLANNED
 from perfkit.predict.plans.balance.laid_out import LaidOut
 from perfkit.predict.plans.balance.recompute_choice import RecomputeGround
 
-MOST_STAGES = 4
+MOST_STAGES = 2
+MOST_COUNTS = 5
+"""Stages of which layers are told in full."""
 _IN_SENTENCES = {AS_PLANNED: "the one in the file", "fine list": "the fine list", "gather again": "to gather again"}
 """Settings whose names are no objects of a sentence."""
 
@@ -34,13 +37,39 @@ def recompute_answer(ground: RecomputeGround) -> str:
 
 
 def layout_answer(drawn: LaidOut) -> str:
-    """Whether a layout fits, how long its step takes and which stage decides that, in a sentence."""
+    """The layers of the stages and which are recomputed, how long a step takes and which stage decides that, in a sentence."""
     limit = drawn.problem.memory_limit_bytes
     over = [] if limit is None else [stage for stage, peak in enumerate(drawn.peak_bytes) if peak > limit]
+    layers = drawn.layout.sum(axis=(0, 1))
+    again = _recomputed_told(drawn, layers)
     if over:
-        form = "This layout does not fit (stages: {stages}): see below whether another one does."
-        return say(form, stages=enumerated(over, MOST_STAGES))
+        form = "Layers {layers}, {again}, do not fit (stages: {stages})."
+        return say(form, layers=_counted(layers), again=again, stages=enumerated(over, MOST_STAGES))
     busy_ns = drawn.schedule.stage_busy_ns
-    busiest = int(np.argmax(busy_ns))
-    form = "{step_time_ns} a step, stage {stage} works longest, {busy_ns}: see below what moving a layer changes."
-    return say(form, step_time_ns=drawn.step_ns, stage=str(busiest), busy_ns=int(busy_ns[busiest]))
+    form = "Layers {layers}, {again}: {step_time_ns} a step; stage {stage} works longest."
+    if len(busy_ns) == 1:
+        form = "Layers {layers}, {again}: {step_time_ns} a step on the only stage."
+    elif len(set(busy_ns)) == 1:
+        form = "Layers {layers}, {again}: {step_time_ns} a step; all stages work equally long."
+    return say(form, layers=_counted(layers), again=again, step_time_ns=drawn.step_ns, stage=str(int(np.argmax(busy_ns))))
+
+
+def _recomputed_told(drawn: LaidOut, layers: NDArray[np.int64]) -> str:
+    """How many layers of every stage are recomputed in full and in part, as a part of a sentence."""
+    kinds = np.array([variety.kind for variety in drawn.problem.varieties])
+    full, some = (drawn.layout[which].sum(axis=(0, 1)) for which in (kinds == "full", ~np.isin(kinds, ("none", "full"))))
+    for counts, form in ((full, "all recomputed in full"), (some, "all recomputed in part")):
+        if np.array_equal(counts, layers):
+            return say(form)
+    form = "of which recomputed in full {full}, in part {some}"
+    if not some.any():
+        form = "of which recomputed in full {full}" if full.any() else "none of them recomputed"
+    elif not full.any():
+        form = "of which recomputed in part {some}"
+    return say(form, full=_counted(full), some=_counted(some))
+
+
+def _counted(counts: NDArray[np.int64]) -> str:
+    """A number for every stage; of many stages the first ones and the last."""
+    words = [str(count) for count in counts]
+    return " ".join(words if len(words) <= MOST_COUNTS else [*words[: MOST_COUNTS - 2], LEFT_OUT, words[-1]])
