@@ -26,18 +26,19 @@ _FRAMEWORKS = {
 def recording_told(run: Run, *, num_expected: int | None = None) -> Said:
     """Whether all of a run was read and adds up, its ranks and steps, and how much is missing, in a line.
 
-    `num_expected` is how many ranks the job has; None or 0: as many as the run says itself. What is missing is not counted where no
-    kind of data is there: blocks, groups or parts of a graph are of none.
+    `num_expected` is how many ranks the job has; None or 0: as many as the run says itself. Kinds of data are those of
+    `coverage_shown`.
     """
     ranks, steps, expected = len(run.ranks), run.frame("steps")["step"].nunique(), _expected(run, num_expected)
-    held = len(PARTS) - len(missing_parts(run))
+    kinds = _is_held(coverage_shown(run))
+    held = int(kinds.sum())
     many = "{ranks} of {expected} ranks" if expected and expected > ranks else "{ranks} ranks" if ranks != 1 else "{ranks} rank"
     counted = say(
         "{ranks}, {steps}, with {held} of {parts} kinds of data." if held else "{ranks}, {steps}.",
         ranks=say(many, ranks=str(ranks), expected=str(expected)),
         steps=say("{steps} step" if steps == 1 else "{steps} steps", steps=str(steps)),
         held=str(held),
-        parts=str(len(PARTS)),
+        parts=str(len(kinds)),
     )
     if run.dropped:
         return joined([*run.lost_told, say("What is there: {counted}", counted=counted)])
@@ -76,24 +77,45 @@ def largest_rest_ns(run: Run) -> int | None:
     return int((both["duration_ns"] - both["sum_ns"]).abs().max())
 
 
+def coverage_shown(run: Run) -> pd.DataFrame:
+    """Which rank recorded which kind of data: the table `coverage`, with the kinds that can be recorded and are in no file of it.
+
+    These are present on the ranks that have rows of them, whatever file they were read from, and missing on the others.
+    """
+    coverage = run.frame("coverage").astype({"part": "object", "state": "object"})
+    held, rows = _is_held(coverage), []
+    for part in PARTS:
+        table = _TABLE_OF.get(part, "")
+        has_rows = not held.get(part, False) and bool(table) and run.has(table)
+        if part in held and not has_rows:
+            continue
+        coverage = coverage[coverage["part"] != part]
+        ranks = set(run.frame(table, columns=["rank"])["rank"]) if has_rows else set()
+        rows += [{"rank": rank, "part": part, "state": "present" if rank in ranks else "missing"} for rank in run.ranks]
+    return pd.concat([coverage, pd.DataFrame(rows, columns=coverage.columns)], ignore_index=True) if rows else coverage
+
+
+def _is_held(coverage: pd.DataFrame) -> pd.Series[bool]:
+    """By kind of data, whether any rank has it."""
+    return coverage["state"].isin(["present", "partial"]).groupby(coverage["part"], sort=False).any()
+
+
 def missing_parts(run: Run) -> tuple[str, ...]:
     """The parts that no rank has recorded, in the order of `perfkit.config.collect.PARTS`."""
-    coverage = run.frame("coverage")
-    present = set(coverage.loc[coverage["state"].isin(["present", "partial"]), "part"].astype(str))
-    present |= {part for table, part in _TABLES.items() if run.has(table)}
-    return tuple(part for part in PARTS if part not in present)
+    held = _is_held(coverage_shown(run))
+    return tuple(part for part in PARTS if not held.get(part, False))
 
 
-_TABLES = {
-    "steps": "step times",
+_TABLE_OF = {
+    "step times": "steps",
     "kernels": "kernels",
     "collectives": "collectives",
     "links": "links",
-    "host": "host calls",
-    "memory_curve": "memory curve",
-    "groups": "layout",
+    "host calls": "host",
+    "memory curve": "memory_curve",
+    "layout": "groups",
 }
-"""What a table holds, whatever file it was read from."""
+"""The table that holds a kind of data, whatever file it was read from."""
 
 
 def framework_of(run: Run) -> str | None:

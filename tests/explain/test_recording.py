@@ -10,6 +10,7 @@ import pytest
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Dropped, Run
 from perfkit.explain.recording import (
+    coverage_shown,
     dropped_table,
     facts_table,
     largest_rest_ns,
@@ -40,8 +41,8 @@ def test_ranks_that_are_not_here_are_said():
     assert any("6 of 8 ranks are not here" in note for note in recording_notes(run, num_expected=8))
 
 
-def test_counts_that_say_nothing_are_left_out():
-    assert recording_told(load(TRACES / "memory_tracker")) == "Nothing was dropped: 1 rank, 0 steps."
+def test_what_is_there_is_counted_also_where_it_is_little():
+    assert recording_told(load(TRACES / "memory_tracker")) == "Nothing was dropped: 1 rank, 0 steps, with 2 of 11 kinds of data."
     more = recording_told(load(OWN / "mindinsight" / "mixed"))
     assert "What is there: 4 ranks, 41 steps" in more
     assert "The parts of every step sum to it exactly." in recording_notes(load(OWN / "mindinsight" / "mixed"))
@@ -58,6 +59,10 @@ def test_tables_and_sentence_agree_on_every_recording(name: str):
     assert missing["how to collect it"].str.len().min() > 20
     assert dropped["count"].sum() == sum(drop.count for drop in run.dropped)
     assert len(facts_table(run)) == len(run.facts)
+    shown = coverage_shown(run)
+    held = shown.loc[shown["state"].isin(["present", "partial"]), "part"].nunique()
+    assert f"with {held} of {shown['part'].nunique()} kinds of data" in recording_told(run)
+    assert not shown.duplicated(["rank", "part", "file"]).any()
     assert ("Nothing was dropped" in recording_told(run)) == (dropped.empty)
     assert (largest_rest_ns(run) is None) == (not run.has("step_parts"))
 
@@ -65,6 +70,8 @@ def test_tables_and_sentence_agree_on_every_recording(name: str):
 def test_what_a_page_draws_is_not_said_to_be_missing():
     run = load(OWN / "kineto_h100")
     assert run.has("memory_curve")
+    shown = coverage_shown(run).set_index("part")["state"]
+    assert (shown["memory curve"], shown["layout"]) == ("present", "missing")
     assert missing_parts(run) == ("collectives", "links", "operator statistics", "layout")
 
 
