@@ -169,7 +169,8 @@ def test_ranks_with_drifting_clocks_line_up_and_hostile_names_are_text(open_page
     folder: Path = demo_server.project / "uploads" / "hostile_lanes"
     _record_with_drifting_clocks(folder)
     page = open_page("14_timeline", f"run={folder}")
-    expect(page.locator("[data-panel=timeline] .pk-sentence")).to_contain_text("82 events of 2 of 2 ranks")
+    expect(page.locator("[data-panel=timeline] .pk-sentence")).to_contain_text("Rank 0 is free for ")
+    expect(page.locator("[data-panel=timeline] .pk-notes").first).to_contain_text("82 events of 2 of 2 ranks")
     _hostile_names_are_text(page)
     clocks = page.locator(".pk-tl-clock")
     expect(clocks.nth(0)).to_contain_text("+3.04")

@@ -19,7 +19,7 @@ from perfkit.core.units import format_count
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines import _ranks as by_rank
 from perfkit.face.widgets.timelines._modules import module_run
-from perfkit.face.widgets.timelines._overlap import STATES, overlap_run
+from perfkit.face.widgets.timelines._overlap import COMPUTING, EXPOSED, FREE, HIDDEN, STATES, overlap_run
 from perfkit.record import tiles
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.tiles import Lane
@@ -161,7 +161,7 @@ def _clocks(run: Run) -> dict[int, clock.Clock]:
 def described(timeline: Timeline) -> dict[str, Any]:
     """What the page needs before it asks for tiles: ranks, units, steps, what was lost; moments as offsets from `base_ns`."""
     start_ns, end_ns = timeline.span_ns
-    run = timeline.run
+    run, (first, *more) = timeline.run, sentences(timeline)
     return {
         "base_ns": str(timeline.base_ns),
         "start": timeline.offset(start_ns),
@@ -179,8 +179,8 @@ def described(timeline: Timeline) -> dict[str, Any]:
         "steps": _steps(timeline),
         "dropped": [{"what": told(lost.what), "count": lost.count, "file": lost.file} for lost in run.dropped],
         "lost": by_rank.num_events(_lost(run)),
-        "sentence": sentence(timeline),
-        "notes": list(map(told, _notes(timeline))),
+        "sentence": first,
+        "notes": [*more, *map(told, _notes(timeline))],
     }
 
 
@@ -226,8 +226,17 @@ def _steps(timeline: Timeline) -> list[dict[str, Any]]:
     return []
 
 
-def sentence(timeline: Timeline) -> str:
-    """The answer of the page in words: what is shown, and what the device of the first rank did."""
+_SPENT = {
+    COMPUTING: "Rank {rank} spends {share} of its time computing without communication, {ns} of {total_ns}.",
+    HIDDEN: "Rank {rank} spends {share} of its time in communication behind computing, {ns} of {total_ns}.",
+    EXPOSED: "Rank {rank} spends {share} of its time in exposed communication, {ns} of {total_ns}.",
+    FREE: "Rank {rank} is free for {share} of its time, {ns} of {total_ns}.",
+}
+"""What is said of a rank by the state of its device that lasts longest; its time is that from its first to its last kernel."""
+
+
+def sentences(timeline: Timeline) -> tuple[str, ...]:
+    """The answer of the page in words: what the device of the first rank did most, what else, and how much is shown."""
     start_ns, end_ns = timeline.span_ns
     num_events = sum(lane.count for unit in timeline.units if unit.process not in MADE for lane in unit.lanes)
     opened = sorted(timeline.opened)
@@ -237,11 +246,11 @@ def sentence(timeline: Timeline) -> str:
     parts = [(sum(lane.busy_ns for lane in unit.lanes), unit.label) for unit in of_first]
     total = sum(amount for amount, _ in parts)
     if not total:
-        return told(recorded)
+        return (told(recorded),)
     (most_ns, most), *others = sorted(parts, reverse=True)
+    first = say(_SPENT[most], rank=str(opened[0]), share=most_ns / total, ns=most_ns, total_ns=total)
     listed = joined((say("{part} {ns} ({share})", part=part, ns=amount, share=amount / total) for amount, part in others), ", ")
-    form = "{share} of the time of rank {rank} is {part} ({ns}); {others}. {recorded}"
-    return told(say(form, share=most_ns / total, rank=str(opened[0]), part=most, ns=most_ns, others=listed, recorded=recorded))
+    return told(first), *([told(say("The rest: {others}.", others=listed))] if others else []), told(recorded)
 
 
 def _notes(timeline: Timeline) -> tuple[str, ...]:
