@@ -116,17 +116,19 @@ def known(totals: pd.DataFrame) -> pd.DataFrame:
 
 def largest_told(totals: pd.DataFrame) -> tuple[str, ...]:
     """The operator that takes most and how many could be one, in a sentence, then its calls; `totals` is of `operator_totals`."""
-    largest, small = totals.iloc[0], len(small_operators(totals, small_us=SMALL_US))
-    short = (
-        say("short and called often, to be fused: {num}", num=str(small))
-        if small
-        else "none is short and called often: make it faster"
-    )
-    lead = "{name} takes most, {share} of the time of all {groups}; {short}."
+    largest, small = totals.iloc[0], small_operators(totals, small_us=SMALL_US)["name"].tolist()
+    others = len(small) - (largest["name"] in small)
+    short = say("none is short and called often, so fusing gains little")
+    if others:
+        form = "1 other is short and called often: fuse it" if others == 1 else "{num} others are short and called often: fuse them"
+        short = say(form, num=str(others))
+    elif small:
+        short = say("it is short and called often: fuse its calls")
+    lead = "{name} takes {share} of operators' time; {short}."
     calls = "It takes {total_ns} in {calls} call." if largest["count"] == 1 else "It takes {total_ns} in {calls} calls."
-    name, groups, times = shortened(str(largest["name"]), _IN_LEAD), str(len(totals)), str(int(largest["count"]))
+    name, times = shortened(str(largest["name"]), _IN_LEAD), str(int(largest["count"]))
     return (
-        say(lead, name=name, share=float(largest["share"]), groups=groups, short=short),
+        say(lead, name=name, share=float(largest["share"]), short=short),
         say(calls, total_ns=int(largest["total_ns"]), calls=times),
     )
 

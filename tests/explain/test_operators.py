@@ -131,10 +131,24 @@ def test_a_column_that_tells_nothing_is_left_out(ascend: Run, kineto: Run):
 
 def test_what_takes_most_and_what_is_many_and_short_is_said(ascend: Run, kineto: Run):
     lead, calls = largest_told(operator_totals(ascend, rank=0))
-    assert "takes most, 22.1 %" in lead
+    assert " takes 22.1 % of operators' time; none is short and called often, so fusing gains little." in lead
     assert calls == "It takes 1.96 ms in 3 calls."
     assert "a fused operator replaces many" in small_told(operator_totals(kineto, rank=kernel_ranks(kineto)[0]), small_us=10.0)[0]
     assert small_told(operator_totals(ascend, rank=0), small_us=10.0)[0].startswith("No operator is called 20 times")
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ([3, 20, 20], "; 2 others are short and called often: fuse them."),
+        ([20, 20, 3], "; 1 other is short and called often: fuse it."),
+        ([20, 3, 3], "; it is short and called often: fuse its calls."),
+    ],
+)
+def test_what_is_short_and_called_often_is_counted_beside_the_largest(counts: list[int], told: str):
+    totals = pd.DataFrame({"name": ["Add", "Mul", "Cast"], "core": "vector", "count": counts, "mean_ns": 1_000})
+    totals = totals.assign(total_ns=totals["count"] * 1_000, share=totals["count"] / sum(counts))
+    assert largest_told(totals)[0].endswith(told)
 
 
 def test_a_recording_without_kernels_says_how_to_get_them():
