@@ -164,13 +164,15 @@ def verdict_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
     waited, moved, rest = (int(ranks[name].sum()) for name in ("wait_ns", "transfer_ns", "other_ns"))
     total, late = waited + moved + rest, late_rank(members, wait_ratio=wait_ratio)
     is_partial = "partial" in set(members["basis"].dropna())
+    is_whole = members[["wait_ns", "transfer_ns"]].notna().all(axis=None)
+    what = say("communication" if is_whole else "communication with known waiting")
     if not waited + moved:
         return notes
     if rest > waited + moved:
         return [say(_NEITHER, rest_ns=rest, total_ns=total, rest_ratio=rest / total), *notes]
     if waited < moved:
         form = _MOVES_AT_MOST if is_partial else _MOVES
-        return [say(form, transfer_ns=moved, total_ns=total, transfer_ratio=moved / total), *notes]
+        return [say(form, what=what, transfer_ns=moved, total_ns=total, transfer_ratio=moved / total), *notes]
     if late is not None:
         form = _LATE if (members["rank"] == late[0]).any() else _LATE_UNSEEN
     else:
@@ -178,38 +180,19 @@ def verdict_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
         is_unknown = is_partial or ranks["caused_ns"].isna().all()
         form = _STAGES if 2 * between_stages > waited else _WHO_IS_NOT_KNOWN if is_unknown else _NOBODY
     rank = "" if late is None else str(late[0])
-    return [say(form, wait_ns=waited, total_ns=total, wait_ratio=waited / total, rank=rank), *notes]
+    return [say(form, what=what, wait_ns=waited, total_ns=total, wait_ratio=waited / total, rank=rank), *notes]
 
 
 # How long all communication takes stands elsewhere: what some of it is, nobody knows.
-_LATE = (
-    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}); rank {rank} is late: "
-    "look at what it does before it joins."
-)
-_LATE_UNSEEN = (
-    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}); rank {rank} is late: "
-    "record it too, to see why."
-)
-_STAGES = (
-    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}), most in sends and receives: "
-    "see the stages on page 17."
-)
-_NOBODY = (
-    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}); no single rank is late: "
-    "look at its operations one by one."
-)
+_LATE = "{wait_ratio} of {what} ({wait_ns} of {total_ns}) is waiting, longest for rank {rank}: see what delays it."
+_LATE_UNSEEN = "{wait_ratio} of {what} ({wait_ns} of {total_ns}) is waiting, longest for rank {rank}: record it too, to see why."
+_STAGES = "{wait_ratio} of {what} ({wait_ns} of {total_ns}) is waiting, most in sends and receives: see page 17."
+_NOBODY = "{wait_ratio} of {what} ({wait_ns} of {total_ns}) is waiting, for no single rank: look at operations one by one."
 _WHO_IS_NOT_KNOWN = (
-    "Of communication told apart, {wait_ns} of {total_ns} is waiting ({wait_ratio}); for whom is not known: "
-    "record all ranks of a group."
+    "{wait_ratio} of {what} ({wait_ns} of {total_ns}) is waiting; for whom is not known: record all ranks of a group."
 )
-_MOVES = (
-    "Of communication told apart, {transfer_ns} of {total_ns} moves data ({transfer_ratio}): "
-    "see below if a link is slow or messages small."
-)
-_MOVES_AT_MOST = (
-    "Of communication told apart, up to {transfer_ns} of {total_ns} moves data ({transfer_ratio}): "
-    "record all ranks to see what waits."
-)
+_MOVES = "{transfer_ratio} of {what} ({transfer_ns} of {total_ns}) moves data: see if a link is slow or messages are small."
+_MOVES_AT_MOST = "Up to {transfer_ratio} of {what} ({transfer_ns} of {total_ns}) moves data: record all ranks to see what waits."
 _NEITHER = "Of {total_ns} in communication {rest_ns} neither waits nor moves data ({rest_ratio}): see on page 14 what runs then."
 
 
