@@ -112,7 +112,7 @@ def test_a_picker_that_is_left_empty_is_said_by_what_follows_it(kernel: Kernel):
     in_order(kernel, path=OWN)
     kernel.run("open_run.choose('')")
     assert kernel.run("open_run.value").startswith("NothingYet: No recording is open yet. Choose a folder of profiles")
-    assert kernel.run("where_the_step_went.wait()").split(": ")[1] == "This follows “Recording” above, which has no answer yet."
+    assert kernel.run("where_the_step_went.wait()").split(": ")[1] == "This needs “Recording” above, which has no answer yet."
     assert kernel.value("where_the_step_went.view.status")["state"] == "empty"
     assert not kernel.run(f"open_run.choose({str(OWN)!r})")
     assert kernel.value("list(where_the_step_went.wait().tables)") == ["Ranks, slowest first"]
@@ -127,7 +127,7 @@ def test_an_exception_in_a_step_is_shown_in_it_and_the_others_go_on(kernel: Kern
     status = kernel.value("halves.view.status")
     assert (status["state"], status["title"], status["problems"]) == ("error", "Halves: ZeroDivisionError", ["division by zero"])
     assert "return len(run.ranks) / 0" in status["details"], "the line of one's own"
-    assert kernel.run("quarters.value").split(": ")[1] == "This follows “Halves” above, which has failed."
+    assert kernel.run("quarters.value").split(": ")[1] == "This needs “Halves” above, which has failed."
     assert kernel.value("where_the_step_went.view.status") == {"state": "result"}
     assert not kernel.run(own.replace("/ 0", "/ 2"))
     assert kernel.value("halves.value") == len(load(OWN).ranks) / 2

@@ -174,9 +174,9 @@ def long_told(blocks: pd.DataFrame) -> str:
     if blocks.empty:
         return "No block lives that long, weights left out." if "title" in blocks.attrs else ""
     first = blocks.iloc[0]
-    form, name = "The largest that lives so long is {name}: {size_bytes}, for {alive_ratio} of the time.", str(first["name"])
+    form, name = "The largest long-lived block is {name}: {size_bytes}, alive for {alive_ratio} of the time.", str(first["name"])
     if not name:
-        form = "The largest that lives so long has no name: {size_bytes}, for {alive_ratio} of the time."
+        form = "The largest long-lived block has no name: {size_bytes}, alive for {alive_ratio} of the time."
     sizes = {"size_bytes": int(first["size_bytes"]), "alive_ratio": float(first["alive_ratio"])}
     return say(form, name=shortened(name, _NAMED), **sizes)
 

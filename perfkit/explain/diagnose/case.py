@@ -195,7 +195,7 @@ class Case:
         elif self.step_numbers and len(self.step_numbers) < self.limit(MIN_STEPS):
             form = "{count} step was judged" if len(self.step_numbers) == 1 else "{count} steps were judged"
             judged = say(form, count=len(self.step_numbers))
-            notes.append(say("{judged}: that a cost lasts is not shown", judged=judged))
+            notes.append(say("{judged}, too few to show that a cost lasts", judged=judged))
         return tuple(notes)
 
     @cached_property

@@ -21,7 +21,7 @@ LATE_S = 0.35
 
 def no_answer_yet(title: str) -> Waiting:
     """What a step says that follows something above, of this title, which is not there."""
-    return Waiting(say("This follows “{title}” above, which has no answer yet.", title=title))
+    return Waiting(say("This needs “{title}” above, which has no answer yet.", title=title))
 
 
 class Value:
@@ -97,4 +97,4 @@ class Value:
         except Exception as error:
             if error is not self._error:  # of `check`: nobody waits any more
                 raise
-            raise Waiting(say("This follows “{title}” above, which has failed.", title=self.title)) from error
+            raise Waiting(say("This needs “{title}” above, which has failed.", title=self.title)) from error
