@@ -139,7 +139,7 @@ class Progress:
         return t("So far {0} of {1} solved, {2} points.").format(self.num_solved, len(self.standings), format_entry(self.points))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row an exercise: title, block, level, state, wrong tries, hints, points."""
+        """One row an exercise: title, block, level, state, wrong tries, hints, points of those to be had."""
         frame = pd.DataFrame([_progress(exercises()[name], one) for name, one in self.standings.items()])
         frame.attrs["title"] = t("All exercises (choose a row to open it)")
         return brief(frame, "exercise", "title", "block", "level", "state", "points")
@@ -156,4 +156,5 @@ def progress(here: Session) -> Progress:
 def _progress(exercise: Exercise, now: Standing) -> dict[str, Any]:
     state = "solved" if now.solved else "answer shown" if now.revealed else "trying" if now.tries or now.hints else ""
     row = {"exercise": exercise.name, "title": t(exercise.title), "block": t(exercise.group), "level": exercise.level}
-    return {**row, "state": state, "wrong tries": now.tries, "hints": now.hints, "points": now.points}
+    points = f"{format_entry(now.points)} / {exercise.points}"
+    return {**row, "state": state, "wrong tries": now.tries, "hints": now.hints, "points": points}

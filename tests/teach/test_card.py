@@ -40,6 +40,7 @@ def test_a_right_answer_is_worth_points_wherever_it_is_kept(anywhere):
     assert check(anywhere, "E01", right(anywhere)) == "Right. 11 points."
     assert "Solved: 11 points." in shown(anywhere)
     assert progress(anywhere).told() == "So far 1 of 41 solved, 11 points."
+    assert list(progress(anywhere).to_frame()["points"][:2]) == ["11 / 10", "0 / 20"]
     kept = {"class.sqlite": "class.sqlite", "the project's log": "the project's log"}.get(anywhere.store.place, "only as long")
     assert kept in anywhere.told()
 
