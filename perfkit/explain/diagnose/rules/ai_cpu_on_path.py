@@ -42,9 +42,7 @@ def check(case: Case) -> Verdict:
         case,
         rows,
         rule=RULE.name,
-        title=say(
-            "AI CPU operators take {ai_cpu_share} of the step ({names})", names=kernels.told(kernels.largest(rows)), **evidence
-        ),
+        title=say("Operators run on the AI CPU: {names}", names=kernels.told(kernels.largest(rows))),
         evidence=evidence,
         actions=ACTIONS,
     )

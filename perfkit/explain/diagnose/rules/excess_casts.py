@@ -55,13 +55,14 @@ def check(case: Case) -> Verdict:
     }
     if of_computing < case.limit(CASTS_SHARE):
         return Verdict((), evidence)
-    names = kernels.told(kernels.largest(rows))
     finding = kernels.finding(
         case,
         rows,
         rule=RULE.name,
         title=say(
-            "{casts_a_rank_and_step} conversions a rank and step take {casts_share} of it ({names})", names=names, **evidence
+            "Conversions of type and layout, {casts_a_rank_and_step} a rank and step: {names}",
+            names=kernels.told(kernels.largest(rows)),
+            **evidence,
         ),
         evidence=evidence,
         actions=fitting(case, ACTIONS),

@@ -64,7 +64,7 @@ def check(case: Case) -> Verdict:
     names = tuple(str(name) for name in totals.index[:5])
     finding = Finding(
         rule=RULE.name,
-        title=say("{names} in float32 take {float32_products_share} of the step", names=", ".join(names[:3]), **evidence),
+        title=say("Products run in float32: {names}", names=", ".join(names[:3])),
         subject={"operators": names},
         evidence=evidence,
         actions=_actions(case),

@@ -123,7 +123,7 @@ def _verdict(
         made = say("{made}, or ranks that come late and were not recorded", made=made)
     finding = Finding(
         rule=RULE.name,
-        title=say("Steps go on {tail_ns} ({tail_share}) after the backward pass{made}", made=made, **evidence),
+        title=say("Steps go on {tail_ns} after the backward pass{made}", made=made, **evidence),
         subject={"operators": names},
         evidence=evidence,
         actions=fitting(case, ACTIONS[largest or ""]),

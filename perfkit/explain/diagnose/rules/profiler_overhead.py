@@ -54,7 +54,7 @@ def check(case: Case) -> Verdict:
     finding = Finding(
         rule=RULE.name,
         title=say(
-            "Recording makes the step {longer_ns} ({longer_share}) longer{why}",
+            "Recording makes the step {longer_ns} longer{why}",
             why=say(", with {switches}", switches=", ".join(switched_on)) if switched_on else "",
             **evidence,
         ),

@@ -32,10 +32,7 @@ def check(case: Case) -> Verdict:
         return Verdict((), repeated.evidence)
     finding = Finding(
         rule=RULE.name,
-        title=say(
-            "Recomputed operators take {recomputed_share} of the step ({layers_recomputed_ratio} of the layers)",
-            **repeated.evidence,
-        ),
+        title=say("Operators of {layers_recomputed_ratio} of the layers are computed again", **repeated.evidence),
         subject={"operators": kernels.largest(repeated.spans)},
         evidence=repeated.evidence,
         actions=fitting(case, ACTIONS),

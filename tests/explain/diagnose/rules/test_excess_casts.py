@@ -41,7 +41,7 @@ def test_what_conversions_take_is_counted_by_hand():
     assert found.evidence["casts_a_rank_and_step"] == 2 * 4
     assert found.evidence["casts_share_of_computing"] == pytest.approx(8 * 60 / (4 * (500 + 120 + 970) + 200))
     assert found.evidence["formats_share"] == pytest.approx(found.evidence["casts_share"] / 2)
-    assert found.title.startswith("8 conversions")
+    assert found.title.startswith("Conversions of type and layout, 8 a rank and step")
 
 
 @pytest.mark.parametrize(("over", "named"), [(1.02, True), (0.98, False)])
