@@ -9,6 +9,7 @@ import altair as alt
 
 from perfkit.core.units import GIB
 from perfkit.face.charts import theme
+from perfkit.face.charts.limits import limit_marks, limit_rows
 
 Rows = dict[str, list[dict[str, Any]]]
 MAX_BARS = 32
@@ -45,15 +46,8 @@ def rank_bars(rows: Rows) -> alt.LayerChart:
         ],
     )
     likely = base.mark_rule(color=theme.TEXT, strokeWidth=1.5).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y)
-    data = alt.Chart(alt.NamedData("limit"))
-    rule = data.mark_rule(color=theme.LIMIT, strokeWidth=1.5, strokeDash=[6, 4]).encode(
-        x=alt.X("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")]
-    )
-    label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.LIMIT).encode(
-        x=alt.X("limit:Q"),
-        y=alt.YValue(-2),  # type: ignore[no-untyped-call]
-    )
-    return theme.with_rows(alt.LayerChart(layer=[bars, likely, rule, label], width="container", height={"step": 34}), rows)
+    chart = alt.LayerChart(layer=[bars, likely, *limit_marks()], width="container", height={"step": 34})
+    return theme.with_rows(chart, rows)
 
 
 def rank_bar_rows(bars: Sequence[dict[str, Any]], limit_bytes: int | None) -> Rows:
@@ -94,4 +88,4 @@ def rank_bar_rows(bars: Sequence[dict[str, Any]], limit_bytes: int | None) -> Ro
                 "high": None,
             }
             found.append({**common, **gap})
-    return {"ranks": found, "limit": [] if limit_bytes is None else [{"limit": limit_bytes / GIB}]}
+    return {"ranks": found, "limit": limit_rows(limit_bytes)}

@@ -10,6 +10,7 @@ import altair as alt
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.units import GIB
 from perfkit.face.charts import theme
+from perfkit.face.charts.limits import limit_marks, limit_rows
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -58,7 +59,7 @@ def _stage_bars(rows: Rows) -> alt.LayerChart:
         )
     )
     named = theme.present_param(PARTS)
-    chart = alt.LayerChart(layer=[bars, *_limit()], width="container", height={"step": 44}, params=[named])
+    chart = alt.LayerChart(layer=[bars, *limit_marks()], width="container", height={"step": 44}, params=[named])
     return theme.with_rows(chart, rows)
 
 
@@ -79,7 +80,7 @@ def stage_rows(stages: Sequence[Breakdown], limit_bytes: float) -> Rows:
             }
             for part, amount in parts.items()
         ]
-    return {"stages": rows, "limit": [{"limit": limit_bytes / GIB}]}
+    return {"stages": rows, "limit": limit_rows(limit_bytes)}
 
 
 @theme.drawn_once
@@ -103,7 +104,7 @@ def switch_bars(rows: Rows) -> alt.LayerChart:
     )
     ends = base.mark_tick(thickness=3, color=theme.TEXT, size=16).encode(x=alt.X("after:Q"))
     now = alt.Chart(alt.NamedData("now")).mark_rule(color=theme.MUTED, strokeWidth=1.5).encode(x=alt.X("now:Q"))
-    chart = alt.LayerChart(layer=[bars, ends, now, *_limit()], width="container", height={"step": 32})
+    chart = alt.LayerChart(layer=[bars, ends, now, *limit_marks()], width="container", height={"step": 32})
     return theme.with_rows(chart, rows)
 
 
@@ -122,18 +123,7 @@ def switch_rows(peak_bytes: float, found: Iterable[tuple[str, str, float]], limi
         }
         for name, price, after in found
     ]
-    return {"switches": rows, "now": [{"now": now}], "limit": [{"limit": limit_bytes / GIB}]}
-
-
-def _limit() -> list[alt.Chart]:
-    data = alt.Chart(alt.NamedData("limit"))
-    tooltip = [theme.tooltip("limit", "bytes", title="limit (GiB)")]
-    rule = data.mark_rule(color=theme.LIMIT, strokeWidth=1.5, strokeDash=[6, 4]).encode(x=alt.X("limit:Q"), tooltip=tooltip)
-    label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.LIMIT).encode(
-        x=alt.X("limit:Q"),
-        y=alt.YValue(-2),  # type: ignore[no-untyped-call]
-    )
-    return [rule, label]
+    return {"switches": rows, "now": [{"now": now}], "limit": limit_rows(limit_bytes)}
 
 
 def _grouped(breakdown: Breakdown) -> dict[str, float]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfkit.core.units import GIB, NS_PER_MS
 from perfkit.face.charts import theme
+from perfkit.face.charts.limits import limit_marks, limit_rows
 from perfkit.face.charts.spec import Columns
 
 ACTIVITIES = {
@@ -23,6 +24,8 @@ ACTIVITIES = {
     "transfer": theme.COMMUNICATION,
 }
 """What a stage does, in the order of the legend; the background between is idle."""
+_LIGHT = [name for name, color in ACTIVITIES.items() if theme.is_light(color)]
+"""Activities whose bars have their micro batch in black."""
 _OF_OP = {
     "F": "forward",
     "B": "backward",
@@ -129,8 +132,13 @@ def _picture(rows: dict[str, Columns], *, in_seconds: bool) -> alt.LayerChart:
     labels = (
         _placed("labels")
         .transform_calculate(middle_ms="(datum.from_ms + datum.until_ms) / 2")
-        .mark_text(fontSize=10, color="white", fontWeight="bold", opacity=alt.ExprRef(f"width < {_NARROW} ? 0 : 1"))
-        .encode(x=alt.X("middle_ms:Q", axis=axis), y=y, text=alt.Text("label:N"))
+        .mark_text(fontSize=10, fontWeight="bold", opacity=alt.ExprRef(f"width < {_NARROW} ? 0 : 1"))
+        .encode(
+            x=alt.X("middle_ms:Q", axis=axis),
+            y=y,
+            text=alt.Text("label:N"),
+            color=alt.ColorValue("white", condition={"test": f"indexof({_LIGHT}, datum.activity) >= 0", "value": "black"}),
+        )
     )
     named = theme.present_param(names)
     chart = alt.LayerChart(layer=[left_out, lanes, operations, labels], width="container", height=_HEIGHT, params=[named])
@@ -165,7 +173,7 @@ def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence
     if len(bars["stage"]) > MOST_BARS:
         bars = _slices(bars, end_ns)
         drawn = _columns(bars, ["several"] * len(bars["stage"]))
-        labels: Columns = {"stage": [], "start_ms": [], "end_ms": [], "label": []}
+        labels: Columns = {"stage": [], "start_ms": [], "end_ms": [], "label": [], "activity": []}
         return {
             "lanes": _lanes(stages, [(0, end_ns)]),
             "operations": drawn,
@@ -179,7 +187,7 @@ def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence
     wide = bars["end_ns"] - bars["start_ns"] > _LABEL_SHARE * (end_ns - cut.skipped_ns)
     wide &= (bars["end_ns"] <= cut.at_ns) | (bars["start_ns"] >= cut.to_ns)  # what is cut there has less room
     labelled = np.flatnonzero(wide & ((bars["activity"] == "forward") | (bars["activity"] == "backward"))).tolist()
-    of = {"stage": "stage", "start_ms": "start_ms", "end_ms": "end_ms", "label": "what"}
+    of = {"stage": "stage", "start_ms": "start_ms", "end_ms": "end_ms", "label": "what", "activity": "activity"}
     labels = {name: [drawn[column][bar] for bar in labelled] for name, column in of.items()}
     return {"lanes": lanes, "operations": drawn, "labels": labels, "cut": cut.row(stages)}
 
@@ -230,12 +238,7 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
             tooltip=[alt.Tooltip("stage:N"), alt.Tooltip("part:N"), theme.tooltip("gib", "bytes", title="GiB")],
         )
     )
-    rule = (
-        alt.Chart(alt.NamedData("limit"))
-        .mark_rule(color=theme.LIMIT, strokeWidth=1.5, strokeDash=[6, 4])
-        .encode(x=alt.X("gib:Q"), tooltip=[theme.tooltip("gib", "bytes", title="limit (GiB)")])
-    )
-    return theme.with_rows(alt.LayerChart(layer=[bars, rule], width="container", height={"step": 24}), rows)
+    return theme.with_rows(alt.LayerChart(layer=[bars, *limit_marks()], width="container", height={"step": 24}), rows)
 
 
 def memory_rows(parts_bytes: dict[str, Sequence[int]], limit_bytes: int | None) -> Rows:
@@ -245,7 +248,7 @@ def memory_rows(parts_bytes: dict[str, Sequence[int]], limit_bytes: int | None) 
         for order, (part, amounts) in enumerate(parts_bytes.items())
         for stage, amount in enumerate(amounts)
     ]
-    return {"memory": rows, "limit": [] if limit_bytes is None else [{"gib": limit_bytes / GIB}]}
+    return {"memory": rows, "limit": limit_rows(limit_bytes)}
 
 
 def _columns(bars: _Bars, whats: list[str]) -> Columns:

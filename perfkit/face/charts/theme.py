@@ -91,6 +91,8 @@ _DARKER = (1.0, 0.7, 0.84, 0.62, 0.76)
 """What the parts of a pale thing keep of its brightness: those of communication then have 3:1 to a light and to a dark page."""
 _PALE = 0.3
 """Luminance from which a colour has less than 3:1 to white."""
+_MIDDLE = 0.179
+"""Luminance that has the same contrast to black and to white."""
 
 PRESENT: Final = "present"
 """The parameter of a chart that holds what its legend names."""
@@ -248,6 +250,11 @@ def luminance(color: str) -> float:
     parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def is_light(color: str) -> bool:
+    """Whether black has more contrast on `color` than white."""
+    return luminance(color) > _MIDDLE
 
 
 def _shade(color: str, number: int) -> str:

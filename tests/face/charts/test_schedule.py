@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from perfkit.face.charts import schedule, spec
+from perfkit.face.charts import schedule, spec, theme
 from perfkit.predict.plans.schedule.schedule import ScheduleCase, simulate_schedule
 
 
@@ -80,11 +80,20 @@ def test_the_legend_names_what_is_drawn_and_another_activity_is_no_other_structu
 
 def test_memory_is_stacked_in_gib_beside_its_limit():
     rows = schedule.memory_rows({"constant": [0, 0], "parameters": [2**30, 2**31], "activations": [2**30, 0]}, 3 * 2**30)
-    assert rows["limit"] == [{"gib": 3.0}]
+    assert rows["limit"] == [{"limit": 3.0, "label": "limit 3.00 GiB"}]
     assert sum(row["gib"] for row in rows["memory"] if row["stage"] == "0") == 2.0
     assert schedule.memory_rows({"constant": [0]}, None)["limit"] == []
     chart = spec.split(schedule.memory_bars(rows))
     assert set(chart.datasets) == {"memory", "limit"}
+
+
+def test_numbers_of_micro_batches_are_dark_on_light_bars_and_light_on_dark_ones():
+    rows = schedule.schedule_rows(simulated().frame())
+    assert set(rows["labels"]["activity"]) == {"forward", "backward"}
+    for activity in ("forward", "backward"):
+        written = 0.0 if theme.is_light(schedule.ACTIVITIES[activity]) else 1.0
+        low, high = sorted((written, theme.luminance(schedule.ACTIVITIES[activity])))
+        assert (high + 0.05) / (low + 0.05) >= 4.5
 
 
 def test_lanes_are_of_one_height_until_there_are_many():
