@@ -7,9 +7,10 @@ from typing import Any
 
 import altair as alt
 
-from perfkit.core.breakdown import Breakdown
+from perfkit.core import quantity
 from perfkit.core.units import GIB
 from perfkit.face.charts import theme
+from perfkit.predict.estimate import Estimate
 from perfkit.predict.plans.search.comparison import Comparison
 from perfkit.predict.plans.search.search_text import plan_text
 
@@ -45,6 +46,8 @@ STEP_PARTS: Mapping[str, str] = {
     "free": "host",
 }
 """Parts of a step that are told apart and their short names, in the order in which they are stacked."""
+_FIGURES_PIXELS = 115
+"""Width of a step and its peak memory behind a bar."""
 
 
 @theme.drawn_once
@@ -118,50 +121,60 @@ def scatter_rows(compared: Comparison) -> Rows:
     }
 
 
-def step_bars(rows: Rows) -> alt.Chart:
-    """Draw one stacked bar a plan with what its step is made of. Data set "steps" comes from `step_rows`."""
+def step_bars(rows: Rows) -> alt.LayerChart:
+    """Draw one stacked bar a plan with what its step is made of, and its figures behind it. Data from `step_rows`."""
     seen = theme.words_in(rows["steps"], "part")
     return theme.with_present(_step_bars(rows), [part for part in STEP_PARTS.values() if part in seen])
 
 
 @theme.drawn_once
-def _step_bars(rows: Rows) -> alt.Chart:
-    parts = list(STEP_PARTS.values())
-    return theme.bars(
-        rows,
-        "steps",
-        params=[theme.present_param(parts)],
-        height={"step": 40},
-        x=alt.X("seconds:Q", title="step (s)", stack="zero"),
-        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=280)),
-        color=alt.Color(
-            "part:N",
-            title=None,
-            sort=parts,
-            scale=alt.Scale(domain=parts, range=theme.path_colors(STEP_PARTS)),
-            legend=theme.present_legend(columns=6),
-        ),
-        order=alt.Order("order:Q"),
-        tooltip=[
-            alt.Tooltip("name:N", title="plan"),
-            alt.Tooltip("part:N"),
-            theme.tooltip("seconds", "ns", title="seconds"),
-            theme.tooltip("share", "ratio", title="share of the step"),
-        ],
+def _step_bars(rows: Rows) -> alt.LayerChart:
+    parts, scale = list(STEP_PARTS.values()), theme.labelled_scale(_FIGURES_PIXELS)
+    y = alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=280))
+    bars = (
+        alt.Chart(alt.NamedData("steps"))
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("seconds:Q", title="step (s)", stack="zero", scale=scale),
+            y=y,
+            color=alt.Color(
+                "part:N",
+                title=None,
+                sort=parts,
+                scale=alt.Scale(domain=parts, range=theme.path_colors(STEP_PARTS)),
+                legend=theme.present_legend(columns=6),
+            ),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("name:N", title="plan"),
+                alt.Tooltip("part:N"),
+                theme.tooltip("seconds", "ns", title="seconds"),
+                theme.tooltip("share", "ratio", title="share of the step"),
+            ],
+        )
     )
+    figures = alt.Chart(alt.NamedData("totals")).mark_text(align="left", dx=6, color=theme.TEXT)
+    labels = figures.encode(x=alt.X("seconds:Q", scale=scale), y=y, text=alt.Text("label:N"))
+    named = theme.present_param(parts)
+    return theme.with_rows(alt.LayerChart(layer=[bars, labels], width="container", height={"step": 40}, params=[named]), rows)
 
 
-def step_rows(steps: Mapping[str, Breakdown]) -> Rows:
-    """The data set of `step_bars`: by plan the parts of its step in seconds."""
+def step_rows(estimates: Mapping[str, Estimate]) -> Rows:
+    """The data sets of `step_bars`: by plan the parts of its step in seconds, and its step with the peak memory where known."""
     rows: list[dict[str, Any]] = []
-    for name, step in steps.items():
+    totals: list[dict[str, Any]] = []
+    for name, predicted in estimates.items():
+        step, peak_bytes = predicted.breakdown, predicted.peak_memory_bytes
+        label = quantity.text("step_time_s", step.total)
+        label = label if peak_bytes is None else f"{label}, {quantity.text('peak_bytes', peak_bytes)}"
+        totals.append({"name": name, "seconds": step.total, "label": label})
         amounts = [float(step.amount(path)) for path in STEP_PARTS]
         rows += [
             {"name": name, "part": part, "seconds": amount, "share": amount / step.total, "order": order}
             for order, (part, amount) in enumerate(zip(STEP_PARTS.values(), amounts, strict=True))
             if amount
         ]
-    return {"steps": rows}
+    return {"steps": rows, "totals": totals}
 
 
 @theme.drawn_once

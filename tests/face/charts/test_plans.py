@@ -19,6 +19,10 @@ def comparison(*marks):
     return Comparison(found=found, plans=())
 
 
+def predicted(step, peak_bytes):
+    return SimpleNamespace(breakdown=step, peak_memory_bytes=peak_bytes)
+
+
 def test_marks_keep_their_names_as_text_and_rare_sizes_share_a_colour():
     lighter = MARK._replace(tokens_per_s_per_device=90.0, peak_memory_bytes=2**30)
     rows = plans.scatter_rows(comparison(MARK, lighter))
@@ -36,11 +40,23 @@ def test_other_strategies_change_rows_only():
 
 def test_parts_of_a_step_are_stacked_in_one_order_and_sum_to_it():
     step = Breakdown("s", {"bubble": 1.0, "computing/forward/matmul": 2.0, "computing/forward/attention": 1.0, "free": 0.5}, SOURCE)
-    rows = plans.step_rows({"a": step})["steps"]
+    rows = plans.step_rows({"a": predicted(step, 2**31)})["steps"]
     assert [row["part"] for row in rows] == ["forward", "bubble", "host"]
     assert sum(row["seconds"] for row in rows) == step.total
-    other = plans.step_rows({"a": step, "b": step.scale(2)})
-    assert spec.split(plans.step_bars({"steps": rows})).digest == spec.split(plans.step_bars(other)).digest
+    one, other = (
+        {name: predicted(step.scale(times), None) for name, times in each.items()} for each in ({"a": 1}, {"a": 1, "b": 2})
+    )
+    first, second = (spec.split(plans.step_bars(plans.step_rows(each))) for each in (one, other))
+    assert first.digest == second.digest
+
+
+def test_a_bar_has_its_step_behind_it_and_the_peak_where_it_is_known():
+    step = Breakdown("s", {"bubble": 1.0, "free": 1.5}, SOURCE)
+    rows = plans.step_rows({"a": predicted(step, 2**31), "b": predicted(step.scale(2), None)})
+    assert rows["totals"] == [
+        {"name": "a", "seconds": 2.5, "label": "2.500 s, 2.00 GiB"},
+        {"name": "b", "seconds": 5.0, "label": "5.000 s"},
+    ]
 
 
 def test_reasons_are_drawn_most_frequent_first():

@@ -267,11 +267,11 @@ class SearchResult:
             else say("No combination lost.")
         )
 
-    def best_steps(self) -> dict[str, Breakdown]:
-        """What the steps of the listed plans are made of, by division, fastest first; where none fits, of the nearest."""
+    def best_estimates(self) -> dict[str, Estimate]:
+        """What is predicted for the listed plans, by division, fastest first; where none fits, for the nearest."""
         listed = [(one.plan, one.estimate) for one in self.plans]
         best = listed or ([] if self.nearest is None else [(self.nearest.plan, self.nearest.estimate)])
-        return {division_text(plan): predicted.breakdown for plan, predicted in best[:MOST_SHOWN]}
+        return {division_text(plan): predicted for plan, predicted in best[:MOST_SHOWN]}
 
     def nearest_table(self) -> pd.DataFrame:
         """What fills the fullest stage of the plan that is nearest to fitting: `part`, `peak_bytes`, most first.
