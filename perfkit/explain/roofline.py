@@ -23,6 +23,8 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S
 
+LEAST_DRAWN = 0.01
+"""What reaches less of its roof is counted, not drawn under it: such operators wait rather than compute or move."""
 ELEMENT_BYTES = {
     **dict.fromkeys(("int8", "uint8", "bool", "char", "byte", "signed char", "unsigned char", "float8_e4m3fn", "float8_e5m2"), 1),
     **dict.fromkeys(("float16", "dt_bf16", "bfloat16", "bf16", "fp16", "half", "short", "int16", "c10::half", "c10::bfloat16"), 2),
@@ -137,7 +139,7 @@ def under_the_roof(costs: pd.DataFrame, device: HardwareSpec) -> pd.DataFrame:
 
 
 def roof_told(beneath: pd.DataFrame, device: str) -> list[str]:
-    """What the longest row of `under_the_roof` reaches of the roof of a device; then how many of the rows lie above it."""
+    """What the longest row of `under_the_roof` reaches of the roof of a device; then how many lie above it, and far below."""
     if beneath.empty:
         return ["No shapes were recorded, so FLOPs and the roofline are not measured."]
     longest = beneath.iloc[0]
@@ -154,6 +156,9 @@ def roof_told(beneath: pd.DataFrame, device: str) -> list[str]:
                 why=why,
             )
         )
+    if below := int((beneath["efficiency_ratio"] < LEAST_DRAWN).sum()):
+        form = "Not drawn, as below {least_ratio} of the roof: {num} of {all} operators, each with its shapes."
+        told.append(say(form, least_ratio=LEAST_DRAWN, num=str(below), all=str(len(beneath))))
     return told
 
 

@@ -106,10 +106,12 @@ def test_what_is_told_of_the_roof_stands_in_the_table_beside_it():
     device = catalog.hardware()["Ascend 376"]
     beneath = under_the_roof(operator_costs(load(data_folder() / "traces" / "torch_npu_2rank"), rank=1), device)
     assert (beneath["total_ns"].diff().dropna() <= 0).all()
-    first, above = roof_told(beneath, "Ascend 376")
+    first, above, below = roof_told(beneath, "Ascend 376")
     assert str(beneath["operator"].iloc[0]) in first
     assert format_ratio(beneath["efficiency_ratio"].iloc[0]) in first
     num = (beneath["flops_per_s"] > beneath["roof_flops_per_s"]).sum()
     assert above.startswith(f"{num} of {len(beneath)} operators, each with its shapes, lie above it")
     assert roof_told(beneath.iloc[:0], "x") == ["No shapes were recorded, so FLOPs and the roofline are not measured."]
-    assert len(roof_told(beneath[beneath["efficiency_ratio"] < 1], "x")) == 1
+    num = (beneath["efficiency_ratio"] < 0.01).sum()
+    assert below == f"Not drawn, as below 1.00 % of the roof: {num} of {len(beneath)} operators, each with its shapes."
+    assert len(roof_told(beneath[beneath["efficiency_ratio"].between(0.01, 1)], "x")) == 1

@@ -93,8 +93,8 @@ def roofline(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_pe
 
 @theme.drawn_once
 def _roofline(rows: Rows, *, parts: tuple[str, ...]) -> alt.LayerChart:
-    x = alt.X("intensity:Q", title="FLOP per byte moved", scale=alt.Scale(type="log"), axis=theme.powers_axis())
-    y = alt.Y("tflops:Q", title="attainable TFLOP/s", scale=alt.Scale(type="log"), axis=theme.powers_axis())
+    x = alt.X("intensity:Q", title="FLOP per byte moved", scale=alt.Scale(type="log"), axis=theme.powers_axis("x"))
+    y = alt.Y("tflops:Q", title="attainable TFLOP/s", scale=alt.Scale(type="log"), axis=theme.powers_axis("y"))
     roof = alt.Chart(alt.NamedData("roof")).mark_line(color=theme.MUTED, strokeWidth=2).encode(x=x, y=y)
     marks = (
         alt.Chart(alt.NamedData("products"))

@@ -14,7 +14,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.units import NS_PER_MS, NS_PER_US
 from perfkit.explain.diagnose.kernels import told
 from perfkit.explain.operators import UNKNOWN
-from perfkit.explain.roofline import roof_of
+from perfkit.explain.roofline import LEAST_DRAWN, roof_of
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -57,8 +57,8 @@ def count_mean(rows: Rows, *, small_us: float) -> alt.LayerChart:
         alt.Chart(alt.NamedData("operators"))
         .mark_point(filled=True, size=80, opacity=0.85)
         .encode(
-            x=alt.X("count:Q", title="calls", scale=alt.Scale(type="log"), axis=theme.powers_axis()),
-            y=alt.Y("mean_us:Q", title="mean (µs)", scale=alt.Scale(type="log"), axis=theme.powers_axis()),
+            x=alt.X("count:Q", title="calls", scale=alt.Scale(type="log"), axis=theme.powers_axis("x")),
+            y=alt.Y("mean_us:Q", title="mean (µs)", scale=alt.Scale(type="log"), axis=theme.powers_axis("y")),
             color=_core_color(rows),
             tooltip=_tooltip(),
         )
@@ -72,9 +72,10 @@ MAX_COSTS = 200
 
 
 def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerChart:
-    """Draw what operators reached under the roof of a device; `costs` is of `operator_costs`, rows with known FLOPs.
+    """Draw what operators reached under the roof of a device; `costs` is of `under_the_roof`.
 
-    Raises InputError if the memory rate of the device is not known.
+    What reaches less than `LEAST_DRAWN` of it would stretch the axis over decades, and is not drawn. Raises InputError if the
+    memory rate of the device is not known.
     """
     peak_flops_per_s, memory_bytes_per_s = roof_of(device)
     points = [
@@ -87,15 +88,15 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
             "shapes": str(row["input_shapes"]),
         }
         for row in costs.head(MAX_COSTS).to_dict("records")
-        if row["intensity_flops_per_byte"] > 0 and row["flops_per_s"] > 0
+        if row["intensity_flops_per_byte"] > 0 and row["efficiency_ratio"] >= LEAST_DRAWN
     ]
     ridge = peak_flops_per_s / memory_bytes_per_s
     low = min([0.05, *(point["intensity"] / 2 for point in points)])
     high = max([ridge * 10, *(point["intensity"] * 2 for point in points)])
     roof = [(low, low * memory_bytes_per_s), (ridge, peak_flops_per_s), (high, peak_flops_per_s)]
     data = {"reached": points, "roof": [{"intensity": at, "tflops": rate / 1e12} for at, rate in roof]}
-    x = alt.X("intensity:Q", title="FLOP per byte", scale=alt.Scale(type="log"), axis=theme.powers_axis())
-    y = alt.Y("tflops:Q", title="TFLOP/s", scale=alt.Scale(type="log"), axis=theme.powers_axis())
+    x = alt.X("intensity:Q", title="FLOP per byte", scale=alt.Scale(type="log"), axis=theme.powers_axis("x"))
+    y = alt.Y("tflops:Q", title="TFLOP/s", scale=alt.Scale(type="log"), axis=theme.powers_axis("y"))
     line = alt.Chart(alt.NamedData("roof")).mark_line(color=theme.MUTED, strokeWidth=2).encode(x=x, y=y)
     marks = (
         alt.Chart(alt.NamedData("reached"))
@@ -104,7 +105,7 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
             x=x,
             y=y,
             size=alt.Size("total_ms:Q", title="total (ms)", scale=alt.Scale(range=[40, 400]), legend=_sizes(points)),
-            color=alt.Color("kind:N", title=None, scale=_kind_scale(sorted({str(point["kind"]) for point in points}))),
+            color=alt.Color("kind:N", title="kind", scale=_kind_scale(sorted({str(point["kind"]) for point in points}))),
             tooltip=[
                 alt.Tooltip("name:N"),
                 alt.Tooltip("kind:N"),

@@ -186,7 +186,7 @@ def rejected_bars(rows: Rows) -> alt.Chart:
         height={"step": 22},
         mark={"color": theme.BUBBLE},
         x=alt.X(
-            "count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), axis=theme.powers_axis(), stack=None
+            "count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), axis=theme.powers_axis("x"), stack=None
         ),
         x2=alt.X2Datum(1),
         y=alt.Y("reason:N", title=None, sort=None, axis=alt.Axis(labelLimit=420)),

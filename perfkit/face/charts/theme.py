@@ -179,14 +179,17 @@ def bars(
     return drawn
 
 
-def powers_axis() -> alt.Axis:
-    """An axis of a logarithmic scale over many decades: what is below 0.001 as a power of ten, and not in two spellings.
+def powers_axis(channel: str) -> alt.Axis:
+    """An axis of a logarithmic scale over many decades, all of whose numbers are powers of ten where it begins below 0.001.
 
-    Lines of the grid stand at powers of ten alone, numbers at 1, 2 and 5 of each.
+    Lines of the grid stand at powers of ten alone, other numbers than powers at 1, 2 and 5 of each.
     """
-    power = "substring('⁰¹²³⁴⁵⁶⁷⁸⁹', round(-log(datum.value) / LN10), round(-log(datum.value) / LN10) + 1)"
+    power = "abs(round(log(datum.value) / LN10))"
     digit = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 0.001)))"
-    words = f"datum.value < 0.001 ? '10⁻' + {power} : indexof([1, 2, 5], {digit}) < 0 ? '' : format(datum.value, ',~g')"
+    raised = f"'10' + (datum.value < 0.5 ? '⁻' : '') + substring('⁰¹²³⁴⁵⁶⁷⁸⁹', {power}, {power} + 1)"
+    small = f"{digit} == 1 ? {raised} : ''"
+    plain = f"indexof([1, 2, 5], {digit}) < 0 ? '' : format(datum.value, ',~g')"
+    words = f"domain('{channel}')[0] < 0.0009 ? ({small}) : {plain}"
     lines: Any = {"condition": {"test": f"{digit} == 1", "value": 1}, "value": 0}
     return alt.Axis(labelExpr=words, gridOpacity=lines)
 
