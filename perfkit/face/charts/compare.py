@@ -20,6 +20,8 @@ UNCHANGED = 1e-4
 NAME_CELLS = 30
 LABEL_PIXELS = 70
 """Width of an amount behind a bar."""
+_ROOM = 0.1
+"""Around the rounds of a project, as a share of what lies between the smallest and the largest amount."""
 MAX_POINTS = theme.MAX_MARKS // 4
 
 
@@ -193,17 +195,27 @@ def predicted_and_measured(predictions: pd.DataFrame, *, title: str) -> alt.Laye
     """`predicted_measured` of rounds with `name`, `prediction`, `value` and `error_ratio`; None where there are none."""
     if predictions.empty:
         return None
-    amounts = predictions[["prediction", "value"]].to_numpy(dtype=float)
-    line = [{"prediction": end, "value": end} for end in (float(amounts.min()), float(amounts.max()))]
-    return predicted_measured({"rounds": theme.records(predictions), "line": line}, title=title)
+    return predicted_measured(predicted_rows(theme.records(predictions)), title=title)
+
+
+def predicted_rows(rounds: list[dict[str, Any]]) -> Rows:
+    """The data sets of `predicted_measured`: `rounds` with `name`, `prediction` and `value`, and the line where both are equal."""
+    amounts = [float(row[side]) for row in rounds for side in ("prediction", "value")]
+    low, high = min(amounts), max(amounts)
+    room = _ROOM * ((high - low) or abs(high))
+    line = [{"prediction": end, "value": end} for end in (low - room, high + room)]
+    return {"rounds": rounds, "line": line, "end": [{**line[-1], "label": "measured = predicted"}]}
 
 
 @theme.drawn_once
 def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
-    """Draw every round as a point, measured over predicted, beside the line of right ones (data sets "rounds" and "line")."""
-    points = alt.Chart(alt.NamedData("rounds"))
-    x = alt.X("prediction:Q", title=f"predicted ({title})", scale=alt.Scale(zero=False, padding=30))
-    y = alt.Y("value:Q", title=f"measured ({title})", scale=alt.Scale(zero=False, padding=30))
+    """Draw every round as a point, measured over predicted, beside the named line of right ones, which spans both axes.
+
+    `rows` comes from `predicted_rows`.
+    """
+    points, scale = alt.Chart(alt.NamedData("rounds")), alt.Scale(zero=False, nice=False)
+    x = alt.X("prediction:Q", title=f"predicted ({title})", scale=scale)
+    y = alt.Y("value:Q", title=f"measured ({title})", scale=scale)
     tooltip = [
         alt.Tooltip("name:N"),
         theme.tooltip("prediction", "number"),
@@ -220,4 +232,6 @@ def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
         .mark_line(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.2)
         .encode(x=alt.X("prediction:Q"), y=alt.Y("value:Q"))
     )
-    return theme.with_rows(alt.LayerChart(layer=[line, marks, *labels], width="container", height=260), rows)
+    end = alt.Chart(alt.NamedData("end")).mark_text(align="right", dx=-30, color=theme.MUTED)
+    named = end.encode(x=alt.X("prediction:Q"), y=alt.Y("value:Q"), text=alt.Text("label:N"))
+    return theme.with_rows(alt.LayerChart(layer=[line, named, marks, *labels], width="container", height=260), rows)

@@ -16,7 +16,7 @@ from perfkit.core.run import Run
 from perfkit.core.source import Source
 from perfkit.core.units import NS_PER_MS, format_change, format_ns, format_ratio
 from perfkit.face.charts.breakdown import bars
-from perfkit.face.charts.compare import predicted_measured, waterfall, waterfall_rows
+from perfkit.face.charts.compare import predicted_measured, predicted_rows, waterfall, waterfall_rows
 from perfkit.face.charts.rounds import ladder
 from perfkit.face.report._parts import Drawing, Part, shown, table_part
 from perfkit.face.report._run import step_parts, typical_steps
@@ -88,12 +88,11 @@ def _predictions(document: Row) -> Iterator[Part]:
         }
         for row in told
     ]
-    ends = [bound(point[side] for point in points for side in ("prediction", "value")) for bound in (min, max)]
     errors = ", ".join(f"round {row['number']} {format_change(row['error_ratio'])}" for row in told)
     mean = sum(abs(row["error_ratio"]) for row in told) / len(told)
     sentence = f"Error of the predictions: {errors}; {format_ratio(mean)} on average, without sign."
     drawing = Drawing(
-        predicted_measured({"rounds": points, "line": [{"prediction": end, "value": end} for end in ends]}, title=title),
+        predicted_measured(predicted_rows(points), title=title),
         title="Predicted and measured, all rounds",
         alt=sentence,
         sources=("perfkit.sqlite, tables prediction and measurement",),

@@ -75,11 +75,12 @@ def published_mfu() -> pd.DataFrame:
 
 
 def mfu_points(name: str, num_devices: float | None, mfu: float | None) -> pd.DataFrame:
-    """Published MFU and below it one's own, which is left out while its devices or its MFU are not known."""
-    published = published_mfu()
-    if num_devices is None or mfu is None:
+    """Published MFU and below it one's own, which is left out while it is not known; its devices may be missing."""
+    published = published_mfu().astype({"num_devices": "Int64"})
+    if mfu is None:
         return published
-    own = pd.DataFrame([(name, OWN, int(num_devices), mfu, OWN)], columns=published.columns)
+    devices = pd.NA if num_devices is None else int(num_devices)
+    own = pd.DataFrame([(name, OWN, devices, mfu, OWN)], columns=published.columns).astype({"num_devices": "Int64"})
     found = pd.concat([published, own], ignore_index=True)
     found.attrs = published.attrs
     return found
@@ -90,7 +91,14 @@ def mfu_told(points: pd.DataFrame) -> str:
     own, published = points[points["device"] == OWN], points[points["device"] != OWN]
     if own.empty:
         return say("{runs} published runs; to place your own log both its MFU and its devices must be known.", runs=len(published))
-    devices, share = int(own["num_devices"].iloc[0]), float(own["mfu"].iloc[0])
+    share = float(own["mfu"].iloc[0])
+    if own["num_devices"].isna().any():
+        form = (
+            "MFU is {mfu_ratio}, that of {runs} published runs {low_ratio} to {high_ratio}; to place it, its devices must be known."
+        )
+        low, high = float(published["mfu"].min()), float(published["mfu"].max())
+        return say(form, mfu_ratio=share, runs=len(published), low_ratio=low, high_ratio=high)
+    devices = int(own["num_devices"].iloc[0])
     near = published[published["num_devices"].between(devices / 2, devices * 2)]["mfu"]
     if near.empty:
         low, high = int(published["num_devices"].min()), int(published["num_devices"].max())
