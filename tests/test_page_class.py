@@ -98,7 +98,7 @@ def test_a_new_kernel_shows_what_was_done_before_and_two_tabs_count_once():
     first["the_exercise"].set(E03="17").press("Check").press("Hint").wait()
     again = page_of("s01")
     table = again["how_far_you_are"].wait().tables["All exercises (choose a row to open it)"].frame.set_index("exercise")
-    assert table.loc["E01", ["state", "points"]].tolist() == ["solved", 11]
+    assert table.loc["E01", ["state", "points"]].tolist() == ["solved", "11 / 10"]
     assert table.loc["E03", ["state", "wrong tries", "hints"]].tolist() == ["trying", 1, 1]
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from perfkit.core.texts import say
 from perfkit.core.units import format_change, format_ratio
 from perfkit.explain.alignment._complete import Lack
 from perfkit.explain.alignment._match import Matched
@@ -190,9 +191,12 @@ def _mean_reasons(evidence: _Evidence, found: Trend | None) -> list[str]:
 
 def _held(evidence: _Evidence) -> str:
     d = np.abs(evidence.differences)
-    largest, mean = format_ratio(float(d.max())), format_ratio(float(d.mean()))
-    text = f"largest difference {largest}, mean {mean} over {len(d)} steps, no drift"
+    limited = "largest difference {largest_ratio} (limit {limit_ratio}), mean {mean_ratio} over {num_steps} steps, no drift"
+    form = "largest difference {largest_ratio}, mean {mean_ratio} over {num_steps} steps, no drift"
+    form = form if evidence.change_class == "exact" else limited
+    amounts = {"largest_ratio": float(d.max()), "limit_ratio": evidence.band, "mean_ratio": float(d.mean())}
+    text = say(form, **amounts, num_steps=len(d))
     if evidence.independent and float(d.max()) > evidence.departure:
-        noise = format_ratio(evidence.reference_noise)
-        return f"{text}; no more than the reference's own noise of {noise}, so samples or their order may differ"
+        form = "{held}; no more than the reference's own noise of {noise_ratio}, so samples or their order may differ"
+        return say(form, held=text, noise_ratio=evidence.reference_noise)
     return text

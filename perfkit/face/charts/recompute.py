@@ -41,7 +41,7 @@ def curve_chart(rows: Rows) -> alt.LayerChart:
     """Draw both curves: `ms` and `mib` a layer and micro batch, `curve`, `added`, `index` in "curve"."""
     base = alt.Chart(alt.NamedData("curve")).encode(
         x=alt.X("ms:Q", title="longer backward pass of a layer (ms)"),
-        y=alt.Y("mib:Q", title="kept less of a micro batch (MiB)"),
+        y=alt.Y("mib:Q", title="memory freed a layer and micro batch (MiB)"),
         color=alt.Color("curve:N", title=None, scale=alt.Scale(domain=list(CURVES), range=list(CURVES.values()))),
     )
     lines = base.mark_line(interpolate="step-after", strokeWidth=2).encode(
