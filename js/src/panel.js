@@ -16,6 +16,7 @@ const BESIDE = 6;
 const ONE_LINE = new Set(["choose-run", "choose-config", "choose-log", "choose-graph", "choose-path"]); // what a page opens with
 const SIDES = new Set(["choose-a", "choose-b", "choose-reference", "choose-candidate", "choose-plan"]); // beside another one: a line with its name
 const ONE_LINE_STATES = new Set(["result", "empty"]);
+const MARKED = /^[✓✗]/; // a note that begins with its own mark has no dash before it
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
 export function renderPanel({ model, el: host }) {
@@ -351,7 +352,7 @@ class Panel {
 
   drawDetails() {
     const details = this.model.get("details");
-    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", {}, told(unbroken(note))));
+    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", MARKED.test(note) ? { class: "pk-marked" } : {}, told(unbroken(note))));
     const opened = [...this.codeBox.children].map((block) => block.querySelector("details")?.open ?? false);
     replaceIfOther(this.codeBox, details.code ?? [], (part, at) => {
       const text = el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text);

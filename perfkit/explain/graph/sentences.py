@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from perfkit.core.texts import Said, say
 from perfkit.core.units import format_bytes
 from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.report import GraphAnalysis, GraphReport
-from perfkit.explain.graph.tables import cause_sizes
+from perfkit.explain.graph.tables import MAX_FOUND, cause_sizes
 
 LOWER_BOUND = "Predicted times are ring algorithms at full bandwidth of the device chosen above: a lower bound."
 
@@ -71,7 +73,7 @@ def needless_told(analysis: GraphAnalysis) -> str:
         return say("{needless}.", needless=_needless(len(wrong), len(sizes)))
     form = "{wrong_bytes} of {moved_bytes} a step and rank are not needed, {cause_bytes} of it by {cause}."
     values = {"wrong_bytes": causes.sum(), "moved_bytes": sizes["bytes"].sum(), "cause_bytes": causes.iloc[0]}
-    return say(form, **values, cause=str(causes.index[0]).replace("_", " "))
+    return say(form, **values, cause=str(causes.index[0]))
 
 
 def _needless(wrong_count: int, all_count: int) -> Said:
@@ -80,6 +82,16 @@ def _needless(wrong_count: int, all_count: int) -> Said:
     if wrong_count == 1:
         form = "The only communication is not needed" if all_count == 1 else "1 of {all_count} communications is not needed"
     return say(form, wrong_count=wrong_count, all_count=all_count)
+
+
+def found_told(nodes: Sequence[Node]) -> str:
+    """How many operators a search leaves, and how many of them their table shows."""
+    form = (
+        "Operators found: {num}"
+        if len(nodes) <= MAX_FOUND
+        else "{shown} of {num} operators are shown; narrow the search for others."
+    )
+    return say(form, shown=MAX_FOUND, num=len(nodes))
 
 
 def recompute_told(analysis: GraphAnalysis) -> str:

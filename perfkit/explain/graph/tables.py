@@ -53,7 +53,7 @@ def communication_table(analysis: GraphAnalysis, hardware: HardwareSpec | None) 
         return {
             "node": entry.node.key,
             "operator": entry.op,
-            "cause": entry.cause.replace("_", " "),
+            "cause": _cause(entry),
             "ranks": "?" if entry.group_size is None else str(entry.group_size),
             "size_bytes": entry.message_bytes,
             "predicted_ns": None if seconds is None else seconds * NS_PER_S,
@@ -65,8 +65,8 @@ def communication_table(analysis: GraphAnalysis, hardware: HardwareSpec | None) 
 
 
 def cause_sizes(analysis: GraphAnalysis) -> pd.DataFrame:
-    """The bytes of every communication: `cause`, `verdict`, `bytes` of a rank in a step, null where a shape is unknown."""
-    rows = [{"cause": one.cause, "verdict": one.verdict, "bytes": one.message_bytes} for one in analysis.communications]
+    """The bytes of every communication: `cause` in words, `verdict`, `bytes` of a rank in a step, null where a shape is unknown."""
+    rows = [{"cause": _cause(one), "verdict": one.verdict, "bytes": one.message_bytes} for one in analysis.communications]
     return pd.DataFrame(rows, columns=["cause", "verdict", "bytes"])
 
 
@@ -120,6 +120,10 @@ def problem_table(analysis: GraphAnalysis) -> pd.DataFrame:
     """Lines of the file that could not be read as they stand: `line`, `what`, `text`."""
     rows = [{"line": one.line, "what": one.what, "text": one.text} for one in analysis.file.problems]
     return pd.DataFrame(rows, columns=["line", "what", "text"])
+
+
+def _cause(entry: Communication) -> str:
+    return entry.cause.replace("_", " ")
 
 
 def _why(entry: Communication) -> str:

@@ -114,7 +114,7 @@ def dataflow(rows: Rows) -> alt.LayerChart:
             x2=alt.X2("right:Q"),
             y=alt.Y("top:Q", axis=None, scale=y_scale),
             y2=alt.Y2("bottom:Q"),
-            color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values()))),
+            color=alt.Color("kind:N", title=None, scale=theme.present_scale(KINDS, theme.words_in(nodes, "kind"))),
             stroke=alt.StrokeValue(theme.MUTED, condition={"test": "datum.chosen", "value": theme.TEXT}),
             strokeWidth=alt.StrokeWidthValue(0.5, condition={"test": "datum.chosen", "value": 3}),
             tooltip=tooltip,
@@ -149,7 +149,7 @@ def communication_bars(entries: pd.DataFrame) -> alt.Chart:
         height={"step": 30},
         x=alt.X("amount:Q", title=f"moved by a rank in a step ({unit})", stack="zero"),
         y=alt.Y("cause:N", title=None, sort="-x", axis=alt.Axis(labelLimit=240)),
-        color=alt.Color("verdict:N", title=None, scale=alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))),
+        color=alt.Color("verdict:N", title=None, scale=theme.present_scale(VERDICTS, sums["verdict"])),
         tooltip=[
             alt.Tooltip("cause:N"),
             alt.Tooltip("verdict:N"),
