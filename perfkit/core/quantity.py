@@ -142,6 +142,8 @@ NAMES = frozenset(
     ]
 )
 """Under which stands what somebody else has named: no language has other words for it."""
+_CHANGE = re.compile(r"(?:^|_)(?:change|delta)(?:_|$)")
+"""In names of what is longer or shorter, more or less than something else."""
 _LONGEST_FIRST = sorted(_BY_UNIT, key=len, reverse=True)
 _OF_WHAT = re.compile(r"(?:^|_)(share|bytes)_(?:of|in|a)_[a-z_]+$")
 """What a share is of or lies in, or for each of what so many bytes are, may follow the unit: `share_of_step`, `bytes_a_step`."""
@@ -217,6 +219,13 @@ def column(name: str, values: Sequence[Any]) -> tuple[str, float, int]:
         typical = max(typical, 1024 * max(known, default=0) / LARGEST_SIZE)
     size, unit = next(((size, unit) for size, unit in found.prefixes if typical >= size), found.prefixes[-1])
     return unit, size, found.digits
+
+
+def with_sign(name: str, value: Any, written: str) -> str:
+    """What is `written` for a value, with its sign where the name says that it is a change: a plus, or a true minus."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value or not _CHANGE.search(name):
+        return written
+    return written.replace("-", "−", 1) if value < 0 else re.sub(r"(?=\d)", "+", written, count=1)
 
 
 def scaled(value: Any, size: float) -> Any:

@@ -100,7 +100,7 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     own = [_told(cell, given) if told_too or isinstance(given, Said) else cell for cell, given in pairs]
     unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
     values = own if size == 1 else [quantity.scaled(value, size) for value in own]
-    cells = [quantity.cell(value, digits, unit=unit) for value in values]
+    cells = [quantity.with_sign(name, value, quantity.cell(value, digits, unit=unit)) for value in values]
     text = [told(cell) if isinstance(value, bool) else cell for cell, value in zip(cells, values, strict=True)]
     if name in PARTS:
         text = [path_words(cell) for cell in text]

@@ -33,6 +33,18 @@ def test_shares_are_percent_and_sizes_binary():
     assert column(frame, "count")["text"] == ["12\u2009481"]
 
 
+def test_a_change_has_its_sign_and_nothing_else_has():
+    frame = pd.DataFrame(
+        {"change_ns": [2.48e9, -1.5e9, 0.0, None], "exchange_ns": [1e9] * 4, "more_change_ratio": [1e-7, -1e-7, 0.5, -0.5]}
+    )
+    texts = {column["label"]: column["text"] for column in table_content("t", Table(frame))["columns"]}
+    assert list(texts.values()) == [
+        ["+2.48", "−1.50", "0", "–"],
+        ["1.00", "1.00", "1.00", "1.00"],
+        ["< +0.001", "> −0.001", "+50.0", "−50.0"],
+    ]
+
+
 def test_a_share_that_nobody_reads_is_whole_in_the_export():
     shares = column(pd.DataFrame({"overlap_ratio": [0.125, 1.49e-7]}), "overlap_ratio")
     assert (shares["text"], shares["values"]) == (["12.5", "< 0.001"], [12.5, 1.49e-5])
