@@ -76,7 +76,9 @@ def test_blocks_without_a_name_are_told_as_such():
     run = load(OWN / "memscope")
     rank = run.ranks[0]
     assert peaks.owners_told(*peaks.owners_of_peak(run, rank)) == "What has no name owns the whole peak, 93.3 MiB."
-    assert peaks.long_told(peaks.lived_long(run, rank, 0.5)).startswith("The largest long-lived block has no name: 18.0 MiB, alive for")
+    assert peaks.long_told(peaks.lived_long(run, rank, 0.5)).startswith(
+        "The largest long-lived block has no name: 18.0 MiB, alive for"
+    )
 
 
 def test_blocks_that_live_longer_are_fewer():
