@@ -94,9 +94,9 @@ class Pair:
         held = format_bytes(self.wanted_bytes)
         which = f"{len(self.forward)} operators of {layers} layer{'s' * (layers != 1)}"
         stays = f"Not recomputed, {which} hold {held} until backward."
-        return (joined([self.effect_told(), stays]),)
+        return (joined([self._effect_told(), stays]),)
 
-    def effect_told(self) -> str:
+    def _effect_told(self) -> str:
         """Whether what is configured is in effect, in a sentence."""
         if not self.entries:
             return "No: nothing is configured to be computed again."

@@ -339,7 +339,7 @@ class PanelView(View):
             self._draw_controls()
             self.details = {
                 "version": self._version,
-                "notes": list(map(told, whole.notes)),
+                "notes": [path_words(told(note)) for note in whole.notes],
                 "tables": contents,
                 "code": [{**part._asdict(), "title": told(part.title)} for part in whole.code],
             }
