@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from perfkit.core.resources import data_folder
-from perfkit.core.texts import catalogue, english_lines, for_browser, markdown, say, t, told
+from perfkit.core.texts import catalogue, english_lines, for_browser, markdown, say, t, told, within
 from perfkit.core.texts._sentences import Sentences
 from perfkit.explain.diagnose import all_rules, diagnose
 from perfkit.face import widgets
@@ -118,6 +118,23 @@ def test_what_is_said_has_the_digits_of_tables_and_its_form_is_translated_whatev
     assert told(hostile, "zh") == hostile == "{idle_ns} <img src=x>"
     with pytest.raises(KeyError):
         say("{idle_ns}")
+
+
+def test_a_sentence_within_another_loses_its_capital_unless_a_name_begins_it():
+    ranks = say("Rank {rank} waits", rank="5")
+    for sentence, inside in (
+        (say("The others wait for rank {rank}", rank="5"), "the others wait for rank 5"),
+        (say("{who} for {what}", who=ranks, what="data"), "rank 5 waits for data"),
+        (say("A rank ran out of memory"), "a rank ran out of memory"),
+        (say("{operator} is slow", operator="Matmul"), "Matmul is slow"),
+        (say("HCCL waits"), "HCCL waits"),
+        (say("AllReduce waits"), "AllReduce waits"),
+        ("The words of somebody", "The words of somebody"),
+    ):
+        assert within(sentence) == inside
+    assert told(say("{step}. Begin with {share} of it: {title}.", step="x", share=0.5, title=within(ranks)), "zh") == told(
+        say("{step}. Begin with {share} of it: {title}.", step="x", share=0.5, title=ranks), "zh"
+    )
 
 
 def test_every_finding_of_a_rule_is_told_in_chinese_and_a_rule_without_a_title_is_missed(wanted, monkeypatch):

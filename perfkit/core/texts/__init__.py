@@ -21,6 +21,7 @@ from perfkit.core.texts._said import Said as Said
 from perfkit.core.texts._said import capital as capital
 from perfkit.core.texts._said import joined as joined
 from perfkit.core.texts._said import say as say
+from perfkit.core.texts._said import within as within
 from perfkit.core.texts._sentences import Sentences
 
 LANGUAGES = {"en": "English", "zh": "中文"}

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from perfkit.core import quantity
 
 NAMED = re.compile(r"\{([a-z]\w*)\}")
+_ORDINARY = re.compile(r"[A-Z][a-z]*(?=[ ,]|$)")
+"""A word with no more capitals than a sentence begins with: neither an abbreviation nor a name like AllReduce."""
 Value = str | float
 
 
@@ -54,6 +56,21 @@ def capital(said: Said) -> Said:
     begun = Said(said[:1].upper() + said[1:])
     begun.form, begun.values = said.form, said.values
     return begun
+
+
+def within(text: str) -> str:
+    """A sentence as it stands within another one: in English without a capital, unless data or a name like AllReduce begin it."""
+    if not isinstance(text, Said) or not _begins_ordinarily(text):
+        return text
+    begun = Said(text[:1].lower() + text[1:])
+    begun.form, begun.values = text.form, text.values
+    return begun
+
+
+def _begins_ordinarily(said: Said) -> bool:
+    place = NAMED.match(said.form)
+    first = said if place is None else said.values[place[1]]
+    return isinstance(first, Said) and bool(_ORDINARY.match(first) if first is said else _begins_ordinarily(first))
 
 
 def joined(parts: Iterable[str], by: str = " ") -> Said:

@@ -12,7 +12,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.looks import folded
 from perfkit.core.run import Run
 from perfkit.core.shortening import shortened
-from perfkit.core.texts import say, told
+from perfkit.core.texts import say, told, within
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
 from perfkit.explain.diagnose.reported import cost_text
 from perfkit.explain.diagnose.rule import by_recording
@@ -103,10 +103,10 @@ def action_told(diagnosis: Diagnosis, left: Sequence[Finding]) -> str:
 
 
 def briefly(finding: Finding) -> str:
-    """What a finding says, where a sentence has room for it; else what its rule is about."""
+    """What a finding says within a sentence that has room for it; else what its rule is about."""
     if len(finding.title) <= ONE_LINE:
-        return finding.title
-    return next((say(rule.title) for rule in all_rules() if rule.name == finding.rule), shortened(finding.title, ONE_LINE))
+        return within(finding.title)
+    return next((within(say(rule.title)) for rule in all_rules() if rule.name == finding.rule), shortened(finding.title, ONE_LINE))
 
 
 def _few_steps_told(diagnosis: Diagnosis, finding: Finding) -> tuple[str, ...]:
