@@ -9,9 +9,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from perfkit.core import catalog
 from perfkit.core.errors import PerfkitError
 from perfkit.core.figure import Figure, figure
+from perfkit.core.looks import folded
 from perfkit.core.robust import is_real_change
 from perfkit.core.roots import checked
 from perfkit.core.texts import say
@@ -44,8 +47,11 @@ def speed_told(config: str, speed: float, *, as_configured: bool) -> str:
     return known.source if as_configured else say("{source} The sizes above are others.", source=known.source)
 
 
-def compared_told(found: Comparison, before: str, after: str) -> tuple[str, ...]:
-    """A comparison of what lies at two paths in sentences: where rounds ran both configurations, what they measured comes first."""
+def compared_told(found: Comparison, before: str, after: str) -> tuple[str | pd.DataFrame, ...]:
+    """A comparison of what lies at two paths in sentences: where rounds ran both configurations, what they measured comes first.
+
+    Their speeds and the change are a table behind the sentences.
+    """
     if found.kind != "plans":
         return comparison_told(found)
     earlier, later = _last_measured(before), _last_measured(after)
@@ -53,6 +59,7 @@ def compared_told(found: Comparison, before: str, after: str) -> tuple[str, ...]
         return comparison_told(found)
     (first, old), (second, new) = earlier, later
     predicted = found.extra["figures"][METRIC]
+    changes = new["value"] / old["value"] - 1, predicted["b"] / predicted["a"] - 1
     is_real = is_real_change(
         old["value"],
         new["value"],
@@ -66,11 +73,14 @@ def compared_told(found: Comparison, before: str, after: str) -> tuple[str, ...]
         helped=say(helped),
         old_tokens_per_s_per_device=old["value"],
         new_tokens_per_s_per_device=new["value"],
-        change=format_change(new["value"] / old["value"] - 1),
-        predicted=format_change(predicted["b"] / predicted["a"] - 1),
+        change=format_change(changes[0]),
+        predicted=format_change(changes[1]),
     )
     of_rounds = say("The speeds are those of rounds {first} and {second}.", first=str(first), second=str(second))
-    return comparison_told(found, measured=(measured, of_rounds))
+    rows = [(first, old["value"], None, None), (second, new["value"], *changes)]
+    table = pd.DataFrame(rows, columns=["round", METRIC, "change_ratio", "predicted_ratio"])
+    table.attrs["title"] = say("What the rounds measured")
+    return *comparison_told(found, measured=(measured, of_rounds)), folded(table)
 
 
 def _published(model: str) -> tuple[float | None, str]:

@@ -48,7 +48,8 @@ def test_a_published_model_has_the_fastest_speed_that_can_be_true():
 def test_a_change_that_rounds_measured_is_told_before_what_is_predicted(project):
     before, after = (str(project / "rounds" / number / "config.yaml") for number in ("04", "05"))
     found = compare(before, after, device="Ascend-910B2")
-    first, rounds, predicted, *_ = compared_told(found, before, after)
+    first, rounds, predicted, *_, table = compared_told(found, before, after)
+    assert table["change_ratio"].iloc[-1] == pytest.approx(2562 / 2353 - 1)
     assert first.startswith(
         "It helped: 2\u2009353 tokens/s/device before, 2\u2009562 tokens/s/device after (+8.88 %); predicted: +"
     )
