@@ -73,7 +73,7 @@ def test_a_page_without_a_recording_says_so_and_comes_back(name: str):
             view.wait()
         assert view.status["state"] in ("empty", "result")
     assert picker.status["state"] == "empty"
-    assert any(view.status["state"] == "empty" and "follows" in view.status["text"] for view in shown.values())
+    assert any(view.status["state"] == "empty" and "This needs “" in view.status["text"] for view in shown.values())
     picker.set({"run": path})
     assert picker.wait()
 
@@ -302,7 +302,7 @@ def test_a_row_of_page_18_puts_its_operator_in_the_middle(tmp_path: Path):
     assert "Operator %207" in around.wait().tables
     assert page_state().values["node"] == "%207"
     page["open_graph"].choose("")
-    with pytest.raises(PerfkitError, match="follows"):
+    with pytest.raises(PerfkitError, match="needs “"):
         around.wait()
 
 
@@ -404,7 +404,7 @@ def test_page_22_agrees_with_the_comparison_and_never_keeps_a_sample(tmp_path: P
     with pytest.raises(InputError, match="sample"):
         keep.press().wait()
     page["open_reference"].choose("")
-    with pytest.raises(PerfkitError, match="follows"):
+    with pytest.raises(PerfkitError, match="needs “"):
         page["is_it_the_same"].wait()
 
 

@@ -60,7 +60,7 @@ def test_a_step_that_fails_leaves_the_others_alone(tmp_path: Path, capsys: pytes
     page = out.read_text(encoding="utf-8")
     assert "given: &lt;b&gt;here&lt;/b&gt;" in page
     assert "division by zero" in page
-    assert "follows “Broken” above, which has failed" in page
+    assert "needs “Broken” above, which has failed" in page
     said = capsys.readouterr().err
     assert "failed: Broken" in said
     assert "nothing to show: After" in said

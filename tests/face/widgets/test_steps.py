@@ -179,7 +179,7 @@ def test_an_exception_is_shown_in_its_step_and_the_others_go_on():
     assert fragile.view.status["state"] == "error"
     assert "Fragile: ZeroDivisionError" in fragile.view.status["title"]
     assert "Traceback" in fragile.view.status["details"]
-    with pytest.raises(NothingYet, match="follows “Fragile” above, which has failed"):
+    with pytest.raises(NothingYet, match="needs “Fragile” above, which has failed"):
         after.wait()
     assert other.value == "fine"
     fragile.set(n=3)
@@ -486,7 +486,7 @@ def test_an_emptied_picker_is_said_by_the_steps_that_follow_it_and_filled_again(
 
     assert name.value == open_run.value.name
     open_run.choose("")
-    with pytest.raises(NothingYet, match="follows “Recording” above"):
+    with pytest.raises(NothingYet, match="needs “Recording” above"):
         name.wait()
     assert open_run.view.status["action"]
     open_run.view.on_message({"type": "action"})
