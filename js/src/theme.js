@@ -5,7 +5,7 @@ export function colorsOf(node) {
   const style = getComputedStyle(node.isConnected ? node : document.documentElement);
   const color = (name, fallback) => style.getPropertyValue(`--pk-${name}`).trim() || fallback;
   return {
-    text: color("text", TEXT), muted: color("muted", MUTED), grid: color("grid", "#e4e9ef"),
+    text: color("text", TEXT), muted: color("muted", MUTED), ground: color("surface", "#ffffff"), grid: color("grid", "#e4e9ef"),
     font: style.fontFamily || "system-ui, sans-serif",
   };
 }
@@ -44,13 +44,14 @@ export function vegaConfig({ text, muted, grid, font }, own = {}) {
 // Okabe and Ito, in the order of charts/_theme.py.
 const CATEGORIES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999"];
 
-// The two colours of charts/_theme.py that stand for the page's own text colours.
+// The colours of charts/theme.py that stand for the page's own.
 const TEXT = "#1b2733";
 const MUTED = "#52606d";
+const GROUND = "#fdfefe";
 
 /** `spec` with the stand-in colours replaced by those of the page. */
-export function themed(spec, { text, muted }) {
-  const colors = { [TEXT]: text, [MUTED]: muted };
+export function themed(spec, { text, muted, ground }) {
+  const colors = { [TEXT]: text, [MUTED]: muted, [GROUND]: ground };
   return JSON.parse(JSON.stringify(spec), (key, value) => (typeof value === "string" && Object.hasOwn(colors, value) ? colors[value] : value));
 }
 

@@ -19,7 +19,7 @@ RELATIONS = {
     "pipeline": theme.PIPELINE,
     "context": theme.CONTEXT,
     "expert": theme.EXPERT,
-    "other": "#C9CED3",
+    "other": theme.BUBBLE,
 }
 """What a rank is to the chosen one: the dimension of a group that both are in."""
 MOST_LABELS = 128
@@ -32,7 +32,7 @@ MOST_NUMBERS = 8
 """Ends of links beside one another that leave room for a rate in each cell, on a phone too."""
 ENDS = {"source": "from rank", "target": "to rank"}
 FULL_COLOUR = 0.02
-"""Twice the deviation from which a rule looks at a rank: what is a tenth of a percent off is drawn white."""
+"""Twice the deviation from which a rule looks at a rank: what is a tenth of a percent off has the colour of the page."""
 DARK = 0.2
 """Luminance below which white is read more easily than black."""
 STAGE_PIXELS = 44
@@ -44,16 +44,12 @@ def rank_grid(rows: Rows, *, words: str, axes: str, scale: str) -> alt.LayerChar
 
     `rows` has the data set "grid" with `rank`, `place`, `row`, `value`, `shown` (the value as text) and `note`, from `grid_rows`
     with the same `axes` ("stage", "node") and `scale`: "median" is blue below and orange above the stage's, at full colour from 2 %
-    on, so that what is within the noise is white; "ms" and "max" start at the smallest value.
+    on, so that what is within the noise has the colour of the page; "ms" and "max" start at the smallest value.
     """
     cells, diverging = rows["grid"], scale == "median"
     titles = {"median": f"{words}, against the stage's median", "ms": f"{words} (ms)", "max": f"{words}, of the largest"}
     largest = max([FULL_COLOUR, *(abs(cell["value"]) for cell in cells if cell["value"] is not None)])
-    colors = (
-        alt.Scale(scheme=theme.DIVERGING, domain=[-largest, largest], domainMid=0)
-        if diverging
-        else alt.Scale(scheme=theme.SEQUENTIAL)
-    )
+    colors = theme.diverging_scale(largest) if diverging else alt.Scale(scheme=theme.SEQUENTIAL)
     axis = alt.Axis(format="+.1%") if diverging else alt.Axis(format=",.4~r")
     # More than three labels run into one another below a short bar.
     legend = alt.Legend(format=axis.format, titleLimit=TITLE_LIMIT, values=[-largest, 0, largest] if diverging else alt.Undefined)
@@ -61,7 +57,7 @@ def rank_grid(rows: Rows, *, words: str, axes: str, scale: str) -> alt.LayerChar
         x=alt.X("place:O", title=f"rank in its {axes}", axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
         y=alt.Y("row:O", title=axes, sort=None),
     )
-    marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
+    marks = base.mark_rect(stroke=theme.MUTED, strokeWidth=0.5, cornerRadius=2, cursor="pointer").encode(
         color=alt.Color("value:Q", title=titles[scale], scale=colors, legend=legend),
         tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("shown:N", title=words), alt.Tooltip("note:N", title="place")],
     )
@@ -102,7 +98,7 @@ def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
     states = {"like its stage": theme.COMPUTING, "stands out": theme.FREE, "slow rank": theme.FREE}
     dots = (
         alt.Chart(alt.NamedData("ranks"))
-        .mark_point(filled=True, size=80, opacity=0.6, cursor="pointer")
+        .mark_point(filled=True, size=80, opacity=0.8, stroke=theme.TEXT, strokeWidth=0.8, cursor="pointer")
         .encode(
             x=alt.X("value_ms:Q"),
             y=y,
@@ -164,13 +160,13 @@ def flops_map(rows: Rows) -> alt.LayerChart:
         y=alt.Y("metric:N", title=None, sort=None),
     )
     largest = max((abs(row["over_mean"]) for row in rows["flops"] if row["over_mean"] is not None), default=0.0)
-    domain = [-max(largest, 0.01), max(largest, 0.01)]
-    cells = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
+    edge = max(largest, 0.01)
+    cells = base.mark_rect(stroke=theme.MUTED, strokeWidth=0.5, cornerRadius=2, cursor="pointer").encode(
         color=alt.Color(
             "over_mean:Q",
             title="against the mean of the ranks",
-            scale=alt.Scale(scheme=theme.DIVERGING, domain=domain, domainMid=0),
-            legend=alt.Legend(format="+.1%", titleLimit=TITLE_LIMIT, values=[domain[0], 0, domain[1]]),
+            scale=theme.diverging_scale(edge),
+            legend=alt.Legend(format="+.1%", titleLimit=TITLE_LIMIT, values=[-edge, 0, edge]),
         ),
         tooltip=[
             alt.Tooltip("rank:O"),
@@ -195,7 +191,7 @@ def layout_map(rows: Rows, *, axis: str) -> alt.LayerChart:
     )
     present = [name for name in RELATIONS if any(cell["relation"] == name for cell in cells)]
     scale = alt.Scale(domain=present, range=[RELATIONS[name] for name in present])
-    marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
+    marks = base.mark_rect(stroke=theme.GROUND, strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
         color=alt.Color("relation:N", title=None, scale=scale),
         tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("relation:N"), alt.Tooltip("note:N", title="place")],
     )

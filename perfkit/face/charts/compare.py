@@ -15,7 +15,7 @@ from perfkit.face.charts import theme
 Rows = dict[str, list[dict[str, Any]]]
 
 CHANGES = {"slower": theme.FREE, "faster": theme.GREEN, "total": theme.COMPUTING}
-SIDES = {"reference": theme.COMPUTING, "candidate": theme.COMMUNICATION}
+SIDES = {"reference": theme.MUTED, "candidate": theme.COMMUNICATION}
 UNCHANGED = 1e-4
 NAME_CELLS = 30
 LABEL_PIXELS = 70
@@ -116,7 +116,7 @@ def loss_curves(rows: Rows) -> alt.LayerChart:
             y=alt.Y("loss:Q", title="loss", scale=alt.Scale(zero=False)),
             color=alt.Color("side:N", title=None, scale=scale),
             strokeWidth=alt.StrokeWidth("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[6, 1.4])),
-            opacity=alt.Opacity("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[0.45, 1])),
+            opacity=alt.Opacity("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[0.65, 1])),
             tooltip=[alt.Tooltip("side:N"), alt.Tooltip("step:Q"), theme.tooltip("loss", "loss")],
         )
     )

@@ -17,14 +17,14 @@ Rows = dict[str, list[dict[str, Any]]]
 MAX_OWNERS = 12
 LEAST_SHARE = 0.005
 """Of the peak; smaller owners are drawn as one."""
-LINES = {"allocated": theme.SKY, "reserved": theme.COMPUTING}
+LINES = {"allocated": theme.SKY, "reserved": theme.MUTED}
 
 
 @theme.drawn_once
 def memory_area(rows: Rows, *, x_title: str) -> alt.LayerChart:
     """Draw what is allocated as an area under the line of what is reserved. Data sets from `memory_area_rows`."""
     scale = alt.Scale(domain=list(LINES), range=list(LINES.values()))
-    color = alt.Color("kind:N", title=None, scale=scale, sort=list(LINES))
+    color = alt.Color("kind:N", title=None, scale=scale, sort=list(LINES), legend=alt.Legend(symbolOpacity=1))
     x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False))
     tooltip = [theme.tooltip("time", "moment", title=x_title), theme.tooltip("gib", "bytes", title="GiB")]
     data = alt.Chart(alt.NamedData("curve"))

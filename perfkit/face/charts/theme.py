@@ -3,7 +3,7 @@
 Categories use the colours of Okabe and Ito (2008), which stay apart under the common colour-vision deficiencies. A path of a
 breakdown has the colour of its first levels; deeper paths get shades of it, but of communication by dimension, whose shades
 would all be browns, each has its own. Text, axes and grid have no colour here: the page gives them, so that one specification
-serves light and dark. `TEXT` and `MUTED` stand for the page's own text colours wherever a mark needs them.
+serves light and dark. `TEXT`, `MUTED` and `GROUND` stand for the page's own colours wherever a mark needs them.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ TEXT = "#1b2733"
 """Replaced by the page's text colour when drawn."""
 MUTED = "#52606d"
 """Replaced by the page's secondary text colour when drawn."""
+GROUND = "#fdfefe"
+"""Replaced by the colour on which the page has its charts when drawn: what says nothing must not glare on a dark one."""
 LIMIT = TEXT
 """A limit is a dashed line in the colour of the text: no part has it."""
 
@@ -52,7 +54,6 @@ MAX_MARKS = 5_000
 """Marks in one chart; more is aggregated on the server first."""
 
 SEQUENTIAL: Final = "viridis"
-DIVERGING: Final = "blueorange"
 
 PATH_COLORS: Mapping[str, str] = {
     "computing": COMPUTING,
@@ -109,6 +110,11 @@ _Rows = Mapping[str, Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]]]
 def path_scale(paths: Sequence[str]) -> alt.Scale:
     """The colour scale of breakdown paths, the same on every page."""
     return alt.Scale(domain=list(paths), range=path_colors(paths))
+
+
+def diverging_scale(largest: float) -> alt.Scale:
+    """The scale of what is below 0 (blue) or above (orange), at full colour from `largest` on; 0 has the colour of the page."""
+    return alt.Scale(domain=[-largest, largest], domainMid=0, range=[COMPUTING, GROUND, FREE], interpolate="rgb")
 
 
 def present_scale(colors: Mapping[str, Any], names: Iterable[str]) -> alt.Scale:

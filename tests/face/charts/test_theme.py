@@ -41,6 +41,11 @@ def test_the_parts_of_a_step_are_seen_on_the_ground_of_either_theme():
     assert min(contrast[part] for part in waits) >= 3
 
 
+def test_the_page_knows_the_colours_that_stand_for_its_own():
+    script = (Path(theme.__file__).parents[1] / "widgets" / "_widgets.js").read_text(encoding="utf-8")
+    assert all(color in script for color in (theme.TEXT, theme.MUTED, theme.GROUND))
+
+
 @given(st.lists(st.sampled_from([*(f"computing/{part}" for part in "abcde"), "free", "x/1", "x/2", "y"]), unique=True))
 def test_parts_of_one_thing_have_different_colours(paths):
     colors = theme.path_colors(paths)
