@@ -157,8 +157,8 @@ def roof_told(beneath: pd.DataFrame, device: str) -> list[str]:
             )
         )
     if below := int((beneath["efficiency_ratio"] < LEAST_DRAWN).sum()):
-        form = "Not drawn, as below {least_ratio} of the roof: {num} of {all} operators, each with its shapes."
-        told.append(say(form, least_ratio=LEAST_DRAWN, num=str(below), all=str(len(beneath))))
+        form = "Not drawn, as below a hundredth of the roof: {num} of {all} operators, each with its shapes."
+        told.append(say(form, num=str(below), all=str(len(beneath))))
     return told
 
 

@@ -113,5 +113,5 @@ def test_what_is_told_of_the_roof_stands_in_the_table_beside_it():
     assert above.startswith(f"{num} of {len(beneath)} operators, each with its shapes, lie above it")
     assert roof_told(beneath.iloc[:0], "x") == ["No shapes were recorded, so FLOPs and the roofline are not measured."]
     num = (beneath["efficiency_ratio"] < 0.01).sum()
-    assert below == f"Not drawn, as below 1.00 % of the roof: {num} of {len(beneath)} operators, each with its shapes."
+    assert below == f"Not drawn, as below a hundredth of the roof: {num} of {len(beneath)} operators, each with its shapes."
     assert len(roof_told(beneath[beneath["efficiency_ratio"].between(0.01, 1)], "x")) == 1
