@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit.core.shortening import shortened
 from perfkit.core.units import NS_PER_MS, NS_PER_S, significant
+from perfkit.explain.alignment import Alignment
 from perfkit.explain.compare import Comparison
 from perfkit.face.charts import theme
 
@@ -146,6 +147,13 @@ def difference_band(rows: Rows) -> alt.LayerChart:
         )
     )
     return theme.with_rows(alt.LayerChart(layer=[band, points, _divergence()], width="container", height=180), rows)
+
+
+def differences_of(found: Alignment) -> alt.LayerChart:
+    """The differences of two trainings step by step, within the band of their judgement."""
+    judged = found.judgement
+    rows = difference_rows(found.points, band=judged.band_relative, first_divergence=judged.first_divergence_step)
+    return difference_band(rows)
 
 
 def loss_rows(points: pd.DataFrame, *, first_divergence: int | None) -> Rows:
