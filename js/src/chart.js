@@ -114,6 +114,7 @@ export class Chart {
     const vega = await loadModule(this.model, "vega");
     const { spec } = this.description;
     this.narrow = this.isNarrow();
+    this.folded = columns > 0;
     const colors = this.colors ?? colorsOf(this.root); // asked for once: the browser works out the styles of the page for it
     if (this.root.isConnected) this.colors = colors;
     const config = vegaConfig(colors, this.configFor(columns));
@@ -161,7 +162,7 @@ export class Chart {
       if (!this.changeNumbers(vega, name, columns)) this.setData(this.view, name, columns);
     }
     await this.view.runAsync();
-    if (values.present && legendEnd(this.view) > this.width()) return this.embed(); // its legend names more than before
+    if (values.present && (this.folded || legendEnd(this.view) > this.width())) return this.embed(); // its legend has other names
     this.settle();
     this.drawTable();
   }

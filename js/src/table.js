@@ -21,7 +21,7 @@ const ENDS = /(?<=[/_])(?=\w)|(?<=\.)(?=[^\W\d])|(?<=\D\.)(?=\d)/;
 const FEW_ROWS_PX = 110;
 // On a phone so few rows show what is folded of them: a table of three findings without their sentences says nothing.
 const OPEN_ROWS = 4;
-const PHONE_PX = 480;
+const PHONE = "(max-width: 480px)";
 
 /** A text as nodes between which a line may end. */
 function parted(text) {
@@ -121,7 +121,7 @@ export class Table {
       if (!this.opened.delete(index)) this.opened.add(index);
       draw();
     });
-    const few = this.rows.length === 1 || (this.rows.length <= OPEN_ROWS && this.root.clientWidth < PHONE_PX);
+    const few = this.rows.length === 1 || (this.rows.length <= OPEN_ROWS && matchMedia(PHONE).matches);
     if (few && !this.turned) this.opened.add(index);
     draw();
     return button;

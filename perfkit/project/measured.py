@@ -113,6 +113,12 @@ def _last_measured(config: str) -> tuple[int, Mapping[str, Any]] | None:
     for row in reversed(rounds):
         runs = [run for run in row["runs"] if run["kind"] != "simulated"]
         speeds = [one for run in runs for one in run["measurements"] if one["metric"] == METRIC]
-        if speeds and speeds[-1]["value"] and content in [one["sha256"] for one in row["configs"]]:
+        if speeds and speeds[-1]["value"] and content in _configs_that_ran(row):
             return row["number"], speeds[-1]
     return None
+
+
+def _configs_that_ran(row: Mapping[str, Any]) -> list[str]:
+    """The contents of the configurations that a round's speed is of: those that it ran with, else those that it planned."""
+    by_role = {role: [one["sha256"] for one in row["configs"] if one["role"] == role] for role in ("as_run", "plan")}
+    return by_role["as_run"] or by_role["plan"]

@@ -10,11 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.core.errors import InputError
+from perfkit.core.errors import InputError, PerfkitError
+from perfkit.core.settings import find_project
 from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S, format_entry, rounded
 from perfkit.predict.estimate import Estimate
-from perfkit.project import GoalMetric, Project, project_here
+from perfkit.project import GoalMetric, Project, open_project
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.goals import GOALS, written
 from perfkit.project.keep import own_project
@@ -57,10 +58,16 @@ def predict_goal(value: float, low: float = 0.0, high: float = 0.0, method: str 
 
 def nothing_to_predict() -> str:
     """Why no prediction can be written down now; "" where a round waits for one."""
-    project = project_here()
-    if project is None:
+    folder = find_project()
+    if folder is None:
         return "There is no project whose rounds one could predict. Make one on page 00."
-    row = _open_row(project)
+    try:
+        project = open_project(folder)
+        row = _open_row(project)
+    except PerfkitError:
+        return ""  # what is wrong with it is said where it is pressed
+    if project.read_only:
+        return "The project is only read: nothing is written to it."
     if row is None:
         return "No round is open; the next one begins on page 00."
     if row["runs"]:

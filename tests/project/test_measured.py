@@ -9,6 +9,7 @@ import pytest
 from perfkit.core.resources import data_folder
 from perfkit.explain.compare import compare
 from perfkit.explain.compare.told import comparison_told
+from perfkit.project.experiments import ExperimentLog, Measurement
 from perfkit.project.measured import compared_told, measured_speed, speed_told
 from perfkit.project.sample import demo
 
@@ -30,6 +31,21 @@ def test_a_round_has_its_own_speed_also_by_a_copy_of_its_file(project, tmp_path)
         assert speed_told(str(config), 2210, as_configured=True) == "The speed is that of round 3."
         assert speed_told(str(config), 2210, as_configured=False) == "The speed is that of round 3. The sizes above are others."
         assert speed_told(str(config), 2211, as_configured=True) == ""
+
+
+def test_a_speed_is_of_the_configuration_that_ran_and_not_of_the_one_that_was_planned(project, tmp_path, monkeypatch):
+    own = shutil.copytree(project, tmp_path / "own")
+    monkeypatch.setenv("PERFKIT_PROJECT", str(own))
+    planned, as_run = tmp_path / "planned.yaml", own / "rounds" / "04" / "config.yaml"
+    planned.write_text((own / "rounds" / "05" / "config.yaml").read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    log = ExperimentLog(own)
+    number = log.start("Another try", "what was planned was not what ran")
+    log.attach(number, planned, "config")
+    log.attach(number, as_run, "as_run")
+    log.predict(number, "tokens_per_s_per_device", 2600.0, method="typed")
+    log.add_run(number, [Measurement(metric="tokens_per_s_per_device", value=2000.0, source="typed")])
+    assert measured_speed(str(planned)).value is None
+    assert measured_speed(str(as_run)).value == 2000.0
 
 
 def test_what_nobody_ran_has_no_speed(project, tmp_path):

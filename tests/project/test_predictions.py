@@ -33,9 +33,18 @@ def test_what_stands_against_a_prediction_is_said_exactly_where_it_would_be_refu
     log.set_project("tuning")
     assert nothing_to_predict() == "No round is open; the next one begins on page 00."
     assert refused()
+    monkeypatch.setenv("PERFKIT_READ_ONLY", "1")
+    assert nothing_to_predict() == "The project is only read: nothing is written to it."
+    assert refused()
+    monkeypatch.delenv("PERFKIT_READ_ONLY")
     number = log.start("Baseline", "what the training does before anything is changed")
     assert nothing_to_predict() == ""
     assert not refused()
+    stated = (made.folder / "perfkit.toml").read_text(encoding="utf-8")
+    (made.folder / "perfkit.toml").write_text("[project", encoding="utf-8")
+    assert nothing_to_predict() == "", "what is wrong with the file is said where the button is pressed"
+    assert refused()
+    (made.folder / "perfkit.toml").write_text(stated, encoding="utf-8")
     log.attach(number, RUN, "run", run=load(RUN))
     assert nothing_to_predict() == f"Round {number} has a run, so what it predicts is locked."
     with pytest.raises(InputError, match="has a run already"):

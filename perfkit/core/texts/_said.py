@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from perfkit.core import quantity
 
 NAMED = re.compile(r"\{([a-z]\w*)\}")
-_ORDINARY = re.compile(r"[A-Z][a-z]*(?=[ ,]|$)")
-"""A word with no more capitals than a sentence begins with: neither an abbreviation nor a name like AllReduce."""
+_ORDINARY = re.compile(r"(?!(?:Adam|Ascend|Kineto|Megatron|Python)\b)[A-Z][a-z]*(?=[ ,]|$)")
+"""A word with no more capitals than a sentence begins with: no abbreviation, no name like AllReduce, none that looks ordinary."""
 Value = str | float
 
 

@@ -46,12 +46,16 @@ def layout_answer(drawn: LaidOut) -> str:
         form = "Layers {layers}, {again}, do not fit (stages: {stages})."
         return say(form, layers=_counted(layers), again=again, stages=enumerated(over, MOST_STAGES))
     busy_ns = drawn.schedule.stage_busy_ns
+    longest = [stage for stage, ns in enumerate(busy_ns) if ns == max(busy_ns)]
     form = "Layers {layers}, {again}: {step_time_ns} a step; stage {stage} works longest."
     if len(busy_ns) == 1:
         form = "Layers {layers}, {again}: {step_time_ns} a step on the only stage."
-    elif len(set(busy_ns)) == 1:
+    elif len(longest) == len(busy_ns):
         form = "Layers {layers}, {again}: {step_time_ns} a step; all stages work equally long."
-    return say(form, layers=_counted(layers), again=again, step_time_ns=drawn.step_ns, stage=str(int(np.argmax(busy_ns))))
+    elif len(longest) > 1:
+        form = "Layers {layers}, {again}: {step_time_ns} a step; stages {stage} work longest."
+    stage = enumerated(longest, MOST_STAGES)
+    return say(form, layers=_counted(layers), again=again, step_time_ns=drawn.step_ns, stage=stage)
 
 
 def _recomputed_told(drawn: LaidOut, layers: NDArray[np.int64]) -> str:

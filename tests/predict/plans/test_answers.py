@@ -19,6 +19,12 @@ def test_layers_and_their_recomputation_are_told_with_the_step():
     drawn = laid_out(read_problem(data_folder() / "plans" / "dense_moe_4_stages.json"), "6 7 8 7")
     assert layout_answer(drawn).startswith("Layers 6 7 8 7, ")
     assert " ms a step; stage " in layout_answer(drawn)
+    for busy_ns, told in (
+        ((3, 9, 9, 1), "stages 1, 2 work longest."),
+        ((9,) * 4, "all stages work equally long."),
+        ((1, 2, 9, 3), "stage 2 works longest."),
+    ):
+        assert layout_answer(replace(drawn, schedule=replace(drawn.schedule, stage_busy_ns=busy_ns))).endswith(told)
     tight = replace(drawn, peak_bytes=tuple(2 * (drawn.problem.memory_limit_bytes or 0) for _ in drawn.peak_bytes))
     assert layout_answer(tight).endswith(", do not fit (stages: 0, 1 and 2 more).")
 
