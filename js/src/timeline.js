@@ -194,7 +194,7 @@ class Timeline {
       this.view = { start: setup.start, span: (setup.end - setup.start) * 1.02 };
     }
     this.sentence.replaceChildren(...told(unbroken(setup.sentence)));
-    this.notes.replaceChildren(...[...setup.notes, setup.problem].filter(Boolean).map((note) => el("li", {}, note)));
+    this.notes.replaceChildren(...[...setup.notes, setup.problem].filter(Boolean).map((note) => el("li", {}, told(unbroken(note)))));
     this.lost.hidden = !setup.dropped.length;
     this.lost.textContent = setup.dropped.length ? `${lostText(setup.lost)}: ${setup.dropped.map((part) => `${grouped(part.count)} ${part.what} (${part.file})`).join("; ")}` : "";
     this.runs.hidden = Boolean(setup.link) || setup.picked;

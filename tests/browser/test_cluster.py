@@ -28,4 +28,4 @@ def test_another_metric_and_a_rank_are_chosen_by_keyboard(open_page: OpenPage):
     expect(rows.first.locator("td").first).to_have_text(str(table["rank"].iloc[0]))
     rows.nth(1).focus()
     rows.nth(1).press("Enter")
-    expect(groups).to_contain_text(f"the groups of rank {table['rank'].iloc[1]}")
+    expect(groups).to_contain_text(f"The groups of rank {table['rank'].iloc[1]}")

@@ -13,7 +13,9 @@ OpenPage = Callable[..., Page]
 
 def test_another_old_side_is_compared_by_keyboard(open_page: OpenPage):
     page = open_page("21_compare")
-    expect(page.locator('section[data-panel="what-changed"] .pk-sentence')).to_contain_text("changed most")
+    changed = page.locator('section[data-panel="what-changed"]')
+    expect(changed.locator(".pk-sentence")).to_contain_text("It helped")
+    expect(changed.locator(".pk-notes")).to_contain_text("changed most")
     picker = page.locator('section[data-panel="choose-a"]')
     picker.get_by_role("button", name="Choose another").press("Enter")
     path = picker.get_by_placeholder("path of a folder or file").first
