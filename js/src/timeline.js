@@ -81,6 +81,7 @@ class Timeline {
 
   toolbar() {
     const button = (label, title, onclick, more = {}) => el("button", { type: "button", class: "pk-button", title, onclick, ...more }, label);
+    const quiet = (label, title, onclick) => button(label, title, onclick, { class: "pk-quiet" });
     this.find = el("input", { type: "search", class: "pk-tl-search", placeholder: t("Search names ( / )"), "aria-label": t("Search names, as text or regular expression") });
     this.find.addEventListener("keydown", (event) => {
       if (event.key === "Escape") {
@@ -100,16 +101,19 @@ class Timeline {
     this.wideButton = button(t("Full window"), t("Fill the window with the timeline, or give it back (X)"), () => this.fillWindow(), { "aria-pressed": "false" });
     this.runs = el("select", { "aria-label": t("Recording"), onchange: () => this.send({ type: "run", path: this.runs.value }) });
     return el("div", { class: "pk-tl-toolbar", role: "toolbar", "aria-label": t("Timeline tools") },
-      this.runs, this.pair.choice, this.find, this.found, this.filter, this.flowButton,
+      this.runs, this.pair.choice, this.find, this.found, this.filter,
+      el("span", { class: "pk-tl-joined" },
+        button("−", t("Zoom out (S)"), () => this.zoom(2), { "aria-label": t("Zoom out") }),
+        button("+", t("Zoom in (W)"), () => this.zoom(0.5), { "aria-label": t("Zoom in") }),
+        button(t("Reset"), t("Show everything (0)"), () => this.reset())),
+      this.flowButton,
       button(t("Mark"), t("Set a mark with a note at the selection (M)"), () => this.details.askMark()),
-      button("−", t("Zoom out (S)"), () => this.zoom(2), { "aria-label": t("Zoom out") }),
-      button("+", t("Zoom in (W)"), () => this.zoom(0.5), { "aria-label": t("Zoom in") }),
-      button(t("Reset"), t("Show everything (0)"), () => this.reset()),
       this.wideButton,
-      button(t("Link"), t("Copy a link that opens this view"), (event) => this.copyLink(event.currentTarget)),
-      button("PNG", t("Download the picture, of the selected range if there is one"), () => exportPng(this)),
-      button("SVG", t("Download the picture as a vector drawing"), () => exportSvg(this)),
-      button("CSV", t("Download the slices of the selected range, or of the window"), () => this.exportCsv()));
+      el("span", { class: "pk-tl-taken" },
+        quiet(t("Link"), t("Copy a link that opens this view"), (event) => this.copyLink(event.currentTarget)),
+        quiet("PNG", t("Download the picture, of the selected range if there is one"), () => exportPng(this)),
+        quiet("SVG", t("Download the picture as a vector drawing"), () => exportSvg(this)),
+        quiet("CSV", t("Download the slices of the selected range, or of the window"), () => this.exportCsv())));
   }
 
   /** Takes the whole window, with the details docked below, or gives it back. */
@@ -191,7 +195,11 @@ class Timeline {
       this.clear();
       this.requests.clear();
       this.wentTo = null; // the same place of another recording is another place
-      this.view = { start: setup.start, span: (setup.end - setup.start) * 1.02 };
+      // What is judged is first: the steps, where some were recorded.
+      const [from, to] = setup.steps.length
+        ? [Math.min(...setup.steps.map((step) => step.start)), Math.max(...setup.steps.map((step) => step.end))] : [setup.start, setup.end];
+      const span = Math.max((to - from) * 1.02, MIN_SPAN);
+      this.view = { start: from - (span - (to - from)) / 2, span };
     }
     this.sentence.replaceChildren(...told(unbroken(setup.sentence)));
     this.notes.replaceChildren(...[...setup.notes, setup.problem].filter(Boolean).map((note) => el("li", {}, told(unbroken(note)))));

@@ -170,7 +170,7 @@ export function drawRuler(painter, { timeline, view, width, height }) {
   for (const tick of ticks(view.start, view.span, width, setup.start)) {
     const x = (tick.at - view.start) * scale;
     painter.rect(x, 20, 1, height - 20, colors.muted);
-    painter.text(x + 4, 30, tick.text, colors.muted);
+    if (x + 4 + painter.measure(tick.text) <= width) painter.text(x + 4, 30, tick.text, colors.muted);
   }
   for (const mark of setup.marks ?? []) painter.text((mark.start - view.start) * scale + 2, 27, `⚑ ${mark.note.slice(0, 40)}`, colors.accent);
 }

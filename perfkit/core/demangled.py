@@ -1,6 +1,8 @@
-"""Demangled: the name of a C++ function out of the one that a compiler writes for the linker (Itanium C++ ABI, 5.1).
+"""Demangled: what a person reads of a name that is written for a machine.
 
-What is read on a screen is the qualified name; arguments of templates are folded to <…>, and those of the function left out.
+Of a C++ function as a compiler names it (Itanium C++ ABI, 5.1) that is the qualified name; arguments of templates are
+folded to <…>, and those of the function left out. CANN names a task aclnn, its interface, the operator inside and the kernel,
+aclnnInplaceCopy_TensorMoveAiCore_TensorMove: of that the interface is read, and the kernel where it is called otherwise.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ _SKIPPED = re.compile(r"L[a-z]n?\d+E|[ST]\d*[A-Z]?_|S[a-z]|A\d*_|D[a-z]|L_Z|L(?=
 """Parts of arguments that hold no name: a literal, a substitution, the number of a lambda, a builtin type."""
 _OPENS = re.compile("Ul|[NIJXFLZ]")
 _NAMELESS = "_GLOBAL__N_1"
+_ACLNN = re.compile(r"aclnn([^\W_]+)_[^\W_]+_([^\W_]+)")
 
 
 def demangled(name: str) -> str:
     """The qualified name in one that is mangled; any other name, and one that is cut off or of an unknown form, as it is."""
+    if task := _ACLNN.fullmatch(name):
+        interface, kernel = task.groups()
+        return interface if interface == kernel else f"{interface}: {kernel}"
     if not name.startswith("_Z"):
         return name
     parts: list[str] = []

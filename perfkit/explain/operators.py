@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from perfkit.core.demangled import demangled
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.looks import brief
 from perfkit.core.run import Run
@@ -126,7 +127,7 @@ def largest_told(totals: pd.DataFrame) -> tuple[str, ...]:
         short = say("it is short and called often: fuse its calls")
     lead = "{name} takes {share} of operators' time; {short}."
     calls = "It takes {total_ns} in {calls} call." if largest["count"] == 1 else "It takes {total_ns} in {calls} calls."
-    name, times = shortened(str(largest["name"]), _IN_LEAD), str(int(largest["count"]))
+    name, times = shortened(demangled(str(largest["name"])), _IN_LEAD), str(int(largest["count"]))
     return (
         say(lead, name=name, share=float(largest["share"]), short=short),
         say(calls, total_ns=int(largest["total_ns"]), calls=times),
@@ -138,7 +139,7 @@ def ran_told(kernels: pd.DataFrame, collectives: pd.DataFrame, by: Grouping = "n
     told = []
     if len(kernels):
         first = kernels.iloc[0]
-        name = shortened(str(first[by]), _NAMED)
+        name = shortened(demangled(str(first[by])), _NAMED)
         told.append(say("It computed {name} most, for {total_ns}.", name=name, total_ns=int(first["total_ns"])))
     if len(collectives):
         first = collectives.iloc[0]

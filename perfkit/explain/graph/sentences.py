@@ -12,6 +12,8 @@ from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.report import GraphAnalysis, GraphReport
 from perfkit.explain.graph.tables import MAX_FOUND, cause_sizes
 
+ONE_SENTENCE = 130
+"""Letters of an answer with its reason in it."""
 LOWER_BOUND = "Predicted times are ring algorithms at full bandwidth of the device chosen above: a lower bound."
 
 NOTHING_FOUND = "No operator of this graph matches the search. If it came with a link from a recording, open the graph of its job."
@@ -43,11 +45,16 @@ def communication_told(analysis: GraphAnalysis) -> tuple[str, ...]:
             form = "The only communication follows from the declared strategies: it cannot be left out."
         return (say(form, num=str(len(found))), counts)
     size, needless = sum(entry.message_bytes or 0 for entry in wrong), _needless(len(wrong), len(found))
-    form = "{needless}, {wrong_bytes} of {moved_bytes} a step and rank: see why below."
-    if not size:  # no shape is known
-        form = "{needless}: see why below."
-    first = [say("The first: {why}.", why=wrong[0].why), f"Instead: {wrong[0].fix}." if wrong[0].fix else ""]
-    return (say(form, needless=needless, wrong_bytes=size, moved_bytes=moved), *filter(None, first), counts)
+    form = "{needless}; why, of the first: {why}." if len(wrong) > 1 else "{needless}: {why}."
+    much = "They move {wrong_bytes} of {moved_bytes} a step and rank."
+    if len(wrong) == 1:
+        much = "It moves {wrong_bytes} of {moved_bytes} a step and rank."
+    told: list[str] = [say(form, needless=needless, why=wrong[0].why)]
+    if len(told[0]) > ONE_SENTENCE:
+        told = [say("{needless}.", needless=needless), say("The first: {why}.", why=wrong[0].why)]
+    told += [f"Instead: {wrong[0].fix}." if wrong[0].fix else ""]
+    told += [say(much, wrong_bytes=size, moved_bytes=moved)] if size else []  # else no shape is known
+    return (*filter(None, told), counts)
 
 
 def executed_told(node: Node, rows: pd.DataFrame) -> str:

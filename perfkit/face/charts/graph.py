@@ -34,10 +34,13 @@ def dataflow_rows(analysis: GraphAnalysis, picture: Picture, chosen: Node | None
     """The data sets of `dataflow`: the operators of the picture, and the way of every edge between them."""
     places = {(placed.node.graph, placed.node.id): placed for placed in picture.nodes}
     notes = {(entry.node.graph, entry.node.id): (entry.verdict, entry.why) for entry in analysis.communications}
-    edges = []
+    edges, heads = [], []
     for number, (source, target, between) in enumerate(picture.edges):
         start, end = places[source], places[target]
-        points = [(start.x, start.row + HALF_HEIGHT), *between, (end.x, end.row - HALF_HEIGHT)]
+        # Straight down beside the boxes that it passes, else its bends run below their corners.
+        passed = [(x, y + way) for x, y in between for way in (-HALF_HEIGHT, HALF_HEIGHT)]
+        points = [(start.x, start.row + HALF_HEIGHT), *passed, (end.x, end.row - HALF_HEIGHT)]
+        heads.append({"x": end.x, "y": end.row - HALF_HEIGHT})
         edges += [{"edge": number, "point": place, "x": x, "y": y} for place, (x, y) in enumerate(points)]
     nodes = []
     for placed in picture.nodes:
@@ -64,7 +67,7 @@ def dataflow_rows(analysis: GraphAnalysis, picture: Picture, chosen: Node | None
                 "bottom": placed.row + HALF_HEIGHT,
             }
         )
-    return {"nodes": nodes, "edges": edges}  # the first is what the figure shows as its table
+    return {"nodes": nodes, "edges": edges, "heads": heads}  # the first is what the figure shows as its table
 
 
 def _kind_of(node: Node, verdict: str) -> str:
@@ -87,8 +90,9 @@ def _cell(node: Node) -> str:
 def dataflow(rows: Rows) -> alt.LayerChart:
     """Draw operators from top to bottom with what flows between them; a click picks one (selection "picked").
 
-    `rows` has the data sets "edges" (`edge`, `point`, `x`, `y`), and "nodes" (`node`, `label`, `cell`, `kind`, `x`, `y`,
-    `chosen` and the columns of the tooltip). Communication is told by colour and by the mark in front of its label.
+    `rows` has the data sets "edges" (`edge`, `point`, `x`, `y`), "heads" (where each ends: `x`, `y`), and "nodes" (`node`, `label`,
+    `cell`, `kind`, `x`, `y`, `chosen` and the columns of the tooltip). Communication is told by colour and by the mark in front of
+    its label.
     """
     nodes = rows["nodes"]
     height = ROW_PIXELS * max(3, 1 + int(max((node["y"] for node in nodes), default=0)))
@@ -103,6 +107,11 @@ def dataflow(rows: Rows) -> alt.LayerChart:
         alt.Chart(alt.NamedData("edges"))
         .mark_line(strokeWidth=1.4, color=theme.MUTED, opacity=0.6, interpolate="monotone", orient="horizontal")
         .encode(x=x, y=y, detail=alt.Detail("edge:N"), order=alt.Order("point:Q"))
+    )
+    heads = (
+        alt.Chart(alt.NamedData("heads"))
+        .mark_point(shape="triangle-down", size=28, yOffset=-3, filled=True, color=theme.MUTED, opacity=1)
+        .encode(x=x, y=y)
     )
     picked = alt.selection_point(name="picked", fields=["node"], on="click", clear=False, toggle=False)
     tooltip = [alt.Tooltip(f"{name}:N") for name in ("node", "op", "scope", "result", "strategy", "note", "source")]
@@ -123,11 +132,11 @@ def dataflow(rows: Rows) -> alt.LayerChart:
     )
     room = alt.ExprRef(f"min({WIDEST_PLACE}, width / {high - low}) * {2 * HALF_WIDTH} - 4")
     text = alt.Chart(alt.NamedData("nodes")).encode(x=x, y=y, tooltip=tooltip)
-    names = text.mark_text(fontSize=11, fontWeight=600, dy=-6, limit=room, cursor="pointer", color="#111111").encode(
-        text=alt.Text("label:N")
-    )
+    names = text.mark_text(
+        fontSize=11, fontWeight=600, dy=alt.ExprRef("datum.cell ? -6 : 1"), limit=room, cursor="pointer", color="#111111"
+    ).encode(text=alt.Text("label:N"))
     cells = text.mark_text(fontSize=10, dy=8, limit=room, cursor="pointer", color="#222222").encode(text=alt.Text("cell:N"))
-    chart = alt.LayerChart(layer=[edges, boxes, names, cells], width="container", height=height)
+    chart = alt.LayerChart(layer=[edges, heads, boxes, names, cells], width="container", height=height)
     return theme.with_rows(chart, rows)
 
 

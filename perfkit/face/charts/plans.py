@@ -23,15 +23,6 @@ TENSOR_COLORS: Mapping[str, str] = {  # more of one colour, which no part of a s
     "8": "#8E3C97",
     "other": "#C9CED3",
 }
-STAGE_SHAPES: Mapping[str, str] = {
-    "1": "circle",
-    "2": "square",
-    "4": "triangle-up",
-    "8": "diamond",
-    "16": "cross",
-    "other": "triangle-down",
-}
-MICRO_SCALE = alt.Scale(type="log", domain=[1, 16], range=[50, 220])
 STEP_PARTS: Mapping[str, str] = {
     "computing/forward": "forward",
     "computing/backward": "backward",
@@ -52,20 +43,25 @@ _FIGURES_PIXELS = 115
 
 @theme.drawn_once
 def plan_scatter(rows: Rows) -> alt.LayerChart:
-    """Draw a mark a strategy, the front, the limit, and rings with numbers around the chosen ones. Data from `scatter_rows`."""
+    """Draw a mark a strategy, the front, the limit, and rings with numbers around the chosen ones. Data from `scatter_rows`.
+
+    Colour alone tells strategies apart, and the front stands out: whatever else they are is told where one is looked at.
+    """
     x = alt.X("gib:Q", title="peak of one device (GiB)", scale=alt.Scale(zero=False, nice=True))
     y = alt.Y("tokens:Q", title="tokens/s/device", scale=alt.Scale(zero=False, nice=True))
     marks = (
         alt.Chart(alt.NamedData("plans"))
-        .mark_point(filled=True, opacity=0.75)
+        .mark_circle()
         .encode(
             x=x,
             y=y,
             color=alt.Color("tp:N", title="tensor parallel", sort=list(TENSOR_COLORS), scale=_scale(TENSOR_COLORS)),
-            shape=alt.Shape("pp:N", title="pipeline parallel", sort=list(STAGE_SHAPES), scale=_scale(STAGE_SHAPES)),
-            size=alt.Size("micro:Q", title="micro batch", scale=MICRO_SCALE, legend=alt.Legend(values=[1, 2, 4, 8], format="d")),
+            size=alt.SizeValue(36, condition={"test": "datum.front", "value": 110}),
+            opacity=alt.OpacityValue(0.45, condition={"test": "datum.front", "value": 1}),
             tooltip=[
                 alt.Tooltip("plan:N"),
+                alt.Tooltip("pp:N", title="pipeline parallel"),
+                alt.Tooltip("micro:Q", title="micro batch"),
                 theme.tooltip("tokens", "tokens_per_s_per_device", title="tokens/s/device"),
                 theme.tooltip("gib", "bytes", title="GiB"),
                 theme.tooltip("step_s", "step_time_s", title="step (s)"),
@@ -99,11 +95,12 @@ def scatter_rows(compared: Comparison) -> Rows:
             {
                 "plan": name,
                 "tp": _known(mark.tp, TENSOR_COLORS),
-                "pp": _known(mark.pp, STAGE_SHAPES),
+                "pp": str(mark.pp),
                 "micro": mark.micro_batch_size,
                 "tokens": mark.tokens_per_s_per_device,
                 "step_s": mark.step_time_s,
                 "gib": mark.peak_memory_bytes / GIB,
+                "front": mark.front,
             }
             for name, mark in marks.items()
         ],

@@ -68,7 +68,7 @@ class ModelCost:
             text += f", {format_si(self.active_parameters.total, '')} active per token"
         if self.model.adapters or self.model.trained_layers:
             text += f", {format_count(int(trained_params(self.model).total))} of them trained"
-        text += f"; an honest MFU counts {format_si(self.training_flops.total, 'FLOP', 4)} per token in training."
+        text += f"; an honest MFU counts {format_si(self.training_flops.total, 'FLOP', 4)} a token, none of it recomputed."
         if self.model.hidden_size % self.model.num_attention_heads:
             return text, "The hidden size is not a multiple of the heads: the head size is rounded down."
         return (text,)

@@ -10,6 +10,7 @@ from perfkit.core.texts import say
 from perfkit.predict.changes import AS_PLANNED
 from perfkit.predict.plans.balance.laid_out import LaidOut
 from perfkit.predict.plans.balance.recompute_choice import RecomputeGround
+from perfkit.predict.plans.search.search_text import recompute_text
 
 MOST_STAGES = 2
 MOST_COUNTS = 5
@@ -28,12 +29,13 @@ def recompute_answer(ground: RecomputeGround) -> str:
         return say(form, name=_IN_SENTENCES.get(least, least), peak_bytes=peaks[least], limit_bytes=ground.limit_bytes)
     best = min(fitting, key=lambda name: ground.settings[name].step_time_s)
     form = "The fastest setting that fits is {name}: {longer_ratio} longer than none, a peak of {peak_bytes} of {limit_bytes}."
-    if best == "none":
+    if best == AS_PLANNED:
+        form = "Keep the file's setting ({what}): {peak_bytes} of {limit_bytes}, {longer_ratio} longer than none."
+    elif best == "none":
         form = "Nothing needs to be recomputed: without it the peak of {peak_bytes} fits into {limit_bytes}."
     longer = ground.longer(ground.settings[best])
-    return say(
-        form, name=_IN_SENTENCES.get(best, best), longer_ratio=longer, peak_bytes=peaks[best], limit_bytes=ground.limit_bytes
-    )
+    name, what = _IN_SENTENCES.get(best, best), recompute_text(ground.plan)
+    return say(form, name=name, what=what, longer_ratio=longer, peak_bytes=peaks[best], limit_bytes=ground.limit_bytes)
 
 
 def layout_answer(drawn: LaidOut) -> str:

@@ -31,10 +31,11 @@ def facts(graph, node):
 
 def test_what_should_not_be_comes_first(mismatch):
     assert worth_seeing(mismatch, search_graph(mismatch)).key == "%56"
-    told, first, instead, *_ = sentences.graph_told(mismatch)
-    assert told.startswith("8 of 33 communications are not needed, 48.0 KiB of 153 KiB")
-    assert "w2 MatMul asks for (2, 1)" in first
+    told, instead, much, *_ = sentences.graph_told(mismatch)
+    assert told.startswith("8 of 33 communications are not needed; why, of the first: ")
+    assert "w2 MatMul asks for (2, 1)" in told
     assert "in_strategy ((2, 4), (1, 4))" in instead
+    assert much == "They move 48.0 KiB of 153 KiB a step and rank."
     table = tables.communication_table(mismatch, None)
     assert table["verdict"].tolist()[:8] == ["avoidable"] * 8
     assert len(table) == 33

@@ -24,6 +24,9 @@ def test_every_sample_is_drawn_in_every_picture(path, around):
     assert next(iter(drawn)) == "nodes", "what the figure shows as its table"
     assert sum(len(next(iter(columns.values()), [])) for columns in drawn.values()) <= MAX_MARKS
     assert {node["kind"] for node in rows["nodes"]} <= set(KINDS)
+    tops = {(node["x"], node["top"]) for node in rows["nodes"]}
+    assert {(head["x"], head["y"]) for head in rows["heads"]} <= tops, "an arrow ends on an operator"
+    assert len(rows["heads"]) == len({edge["edge"] for edge in rows["edges"]})
     assert (chosen.key in title) == (around == "operator")
     if around == "operator":
         assert [node["node"] for node in rows["nodes"] if node["chosen"]] == [chosen.key]
