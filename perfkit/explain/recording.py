@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from perfkit.config.collect import PARTS, how_to_collect
-from perfkit.core import quantity
+from perfkit.core import placement, quantity
 from perfkit.core.run import Run
 from perfkit.core.texts import Said, joined, say
 from perfkit.record.recognise import formats
@@ -26,33 +28,44 @@ _FRAMEWORKS = {
 def recording_told(run: Run, *, num_expected: int | None = None) -> Said:
     """Whether all of a run was read and adds up, its ranks and steps, and how much is missing, in a line.
 
-    `num_expected` is how many ranks the job has; None or 0: as many as the run says itself. Kinds of data are those of
-    `coverage_shown`.
+    `num_expected` is how many ranks the job has; None or 0: as many as the run says itself. Ranks that are not there come first.
+    Kinds of data are those of `coverage_shown`.
     """
-    ranks, steps, expected = len(run.ranks), run.frame("steps")["step"].nunique(), _expected(run, num_expected)
+    ranks, steps, missing = len(run.ranks), run.frame("steps")["step"].nunique(), ranks_missing(run, num_expected=num_expected)
     kinds = _is_held(coverage_shown(run))
     held = int(kinds.sum())
-    many = "{ranks} of {expected} ranks" if expected and expected > ranks else "{ranks} ranks" if ranks != 1 else "{ranks} rank"
     counted = say(
-        "{ranks}, {steps}, with {held} of {parts} kinds of data." if held else "{ranks}, {steps}.",
-        ranks=say(many, ranks=str(ranks), expected=str(expected)),
+        "{steps}, with {held} of {parts} kinds of data." if held else "{steps}.",
         steps=say("{steps} step" if steps == 1 else "{steps} steps", steps=str(steps)),
         held=str(held),
         parts=str(len(kinds)),
     )
-    if run.dropped:
-        return joined([*run.lost_told, say("What is there: {counted}", counted=counted)])
+    if missing:
+        form = "Only {ranks} of {expected} ranks is here: {counted}" if ranks == 1 else _ONLY
+        only = say(form, ranks=str(ranks), expected=str(ranks + len(missing)), counted=counted)
+        return joined([only, *_read_told(run)])
+    form = "What is there: {ranks} rank, {counted}" if ranks == 1 else "What is there: {ranks} ranks, {counted}"
+    return joined([*_read_told(run), say(form, ranks=str(ranks), counted=counted)])
+
+
+_ONLY = "Only {ranks} of {expected} ranks are here: {counted}"
+
+
+def _read_told(run: Run) -> tuple[str, ...]:
+    """Whether all of a run was read and adds up, in sentences."""
     rest_ns = largest_rest_ns(run)
+    if run.dropped:
+        return run.lost_told
     if rest_ns is None:
-        return say("Nothing was dropped: {counted}", counted=counted)
+        return ("Nothing was dropped.",)
     if rest_ns:
-        return say("Nothing was dropped, but parts miss their step by up to {rest_ns}: {counted}", rest_ns=rest_ns, counted=counted)
-    return say("Nothing was dropped, and the parts of every step sum to it exactly: {counted}", counted=counted)
+        return (say("Nothing was dropped, but parts miss their step by up to {rest_ns}.", rest_ns=rest_ns),)
+    return ("Nothing was dropped, and parts sum to their step exactly.",)
 
 
 def recording_notes(run: Run, *, num_expected: int | None = None) -> list[str]:
     """What is to be known before a run is trusted: format, size, how it was read, ranks that are not there."""
-    log, expected = run.format.endswith("-log"), _expected(run, num_expected)
+    log, missing = run.format.endswith("-log"), ranks_missing(run, num_expected=num_expected)
     title = next((format.title for format in formats() if format.name == run.format), run.format)
     size = int(run.frame("coverage")["bytes"].sum())
     notes: list[str] = [say("{title}, {bytes} of files.", title=title, bytes=size) if size else say("{title}.", title=title)]
@@ -60,11 +73,14 @@ def recording_notes(run: Run, *, num_expected: int | None = None) -> list[str]:
         sums = "Parts miss their step by up to {rest_ns}." if rest_ns else "The parts of every step sum to it exactly."
         notes.append(say(sums, rest_ns=rest_ns))
     notes += [*run.notes, "This is a training log: page 01 shows its step times." if log else _PROFILED]
-    if expected and len(run.ranks) < expected:
-        notes.append(f"{expected - len(run.ranks)} of {expected} ranks are not here: a slow rank among them stays unseen.")
+    if missing:
+        expected = len(run.ranks) + len(missing)
+        form = "{num} of {expected} ranks is not here: if it is slow, that stays unseen." if len(missing) == 1 else _NOT_HERE
+        notes.append(say(form, num=str(len(missing)), expected=str(expected)))
     return notes
 
 
+_NOT_HERE = "{num} of {expected} ranks are not here: a slow rank among them stays unseen."
 _PROFILED = "Profiling slows a step: compare its length with the log of an unprofiled run."
 
 
@@ -182,6 +198,15 @@ def ranks_recorded(run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows).dropna(axis="columns", how="all")
 
 
-def _expected(run: Run, num_expected: int | None) -> int | None:
-    stated = run.facts.get("num_devices")
-    return num_expected or (int(stated.value) if stated is not None else None)
+def ranks_missing(run: Run, *, num_expected: int | None = None) -> tuple[int, ...]:
+    """The ranks of the job that a run does not have: of `num_expected`, else as many as it states, else that it links or groups."""
+    stated, own = run.facts.get("num_devices"), run.ranks
+    if expected := num_expected or (int(stated.value) if stated is not None else 0):
+        return _beside(own, range(expected))[: max(0, expected - len(own))]
+    named = {rank for text in run.distinct("groups", columns=["members"])["members"] for rank in placement.members_of(text)}
+    ends = run.distinct("links", columns=["source_rank", "target_rank"])
+    return _beside(own, {*named, *map(int, ends.to_numpy().ravel()), *range(max(own) if len(own) > 1 else 0)})
+
+
+def _beside(own: Iterable[int], ranks: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(ranks).difference(own)))

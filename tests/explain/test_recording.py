@@ -16,6 +16,7 @@ from perfkit.explain.recording import (
     largest_rest_ns,
     missing_parts,
     missing_table,
+    ranks_missing,
     ranks_recorded,
     recording_notes,
     recording_told,
@@ -30,19 +31,33 @@ RECORDINGS = ["torch_npu_2rank", "cluster_16card", "kineto_resnet", "mindinsight
 
 def test_the_sentence_says_what_was_found():
     text = recording_told(load(SAMPLE))
-    assert "2 ranks, 1 step" in text
-    assert "Nothing was dropped" in text
-    assert "sum to it exactly" in text
+    assert text == (
+        "Only 2 of 8 ranks are here: 1 step, with 11 of 12 kinds of data. Nothing was dropped, and parts sum to their step exactly."
+    )
 
 
 def test_ranks_that_are_not_here_are_said():
     run = load(SAMPLE)
     assert "2 of 8 ranks" in recording_told(run, num_expected=8)
     assert any("6 of 8 ranks are not here" in note for note in recording_notes(run, num_expected=8))
+    assert ranks_missing(run) == ranks_missing(run, num_expected=8) == (2, 3, 4, 5, 6, 7)
+    one = recording_notes(run, num_expected=3)
+    assert "1 of 3 ranks is not here: if it is slow, that stays unseen." in one
+    whole = recording_told(run, num_expected=2)
+    assert whole.endswith("What is there: 2 ranks, 1 step, with 11 of 12 kinds of data.")
+    assert recording_told(load(TRACES / "kineto_resnet")).startswith("Only 1 of 8 ranks is here: 3 steps, with")
+
+
+def test_no_rank_is_missing_where_nothing_names_another():
+    assert ranks_missing(load(TRACES / "cluster_16card")) == ()
+    assert ranks_missing(load(TRACES / "logs" / "llama2_13b_8card_worker_0.log"), num_expected=0) == ()
 
 
 def test_what_is_there_is_counted_also_where_it_is_little():
-    assert recording_told(load(TRACES / "memory_tracker")) == "Nothing was dropped: 1 rank, 0 steps, with 2 of 11 kinds of data."
+    assert (
+        recording_told(load(TRACES / "memory_tracker"))
+        == "Nothing was dropped. What is there: 1 rank, 0 steps, with 2 of 11 kinds of data."
+    )
     more = recording_told(load(OWN / "mindinsight" / "mixed"))
     assert "What is there: 4 ranks, 41 steps" in more
     assert "The parts of every step sum to it exactly." in recording_notes(load(OWN / "mindinsight" / "mixed"))
@@ -81,7 +96,7 @@ def test_damage_is_listed_and_the_rest_is_read(tmp_path: Path):
     broken.write_bytes(broken.read_bytes()[:200])
     run = load(tmp_path / "run")
     assert dropped_table(run)["file"].str.contains("communication.json").any()
-    assert "2 ranks" in recording_told(run)
+    assert "2 of 8 ranks" in recording_told(run)
     assert "could not be read" in recording_told(run)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
+from perfkit.core.texts import say
 from perfkit.face.charts import theme
 
 SYMBOLS = {"present": "●", "partial": "◐", "empty": "○", "missing": "–"}
@@ -15,13 +17,17 @@ FEW_RANKS = 8
 RANKS_AS_ROWS = 4
 
 
-def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
+def coverage_map(coverage: pd.DataFrame, *, missing: Sequence[int] = ()) -> alt.LayerChart:
     """Draw one cell a rank and part; the state is a colour and a symbol.
 
     `coverage` has the columns of the table of that name; its rows are the data set "coverage". With more than 64 ranks the symbols
-    are left out and the cells shrink. Few ranks are rows, which take no more of the page than they say; many are columns.
+    are left out and the cells shrink. Few ranks are rows, which take no more of the page than they say; many are columns. Ranks
+    of the job that are `missing` are one more together.
     """
     rows = coverage.astype({"rank": str, "part": str, "state": str, "file": "object"})
+    if missing:
+        absent = rows[["part"]].drop_duplicates().assign(rank=_together(missing), state="missing", file=None)
+        rows = pd.concat([rows, absent], ignore_index=True)
     rows["file"] = rows["file"].where(rows["file"].notna(), "no file")
     rows["symbol"] = rows["state"].map(SYMBOLS)
     ranks = list(dict.fromkeys(rows["rank"]))
@@ -44,6 +50,14 @@ def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
     width: Any = {"step": 64} if RANKS_AS_ROWS < len(ranks) <= FEW_RANKS else "container"
     chart = alt.LayerChart(layer=layers, width=width, height={"step": 34 if few else 26})
     return theme.with_rows(chart, {"coverage": theme.records(rows[["rank", "part", "state", "file", "symbol"]])})
+
+
+def _together(ranks: Sequence[int]) -> str:
+    """Ranks by their name: the first and last of those that follow one another, else how many they are."""
+    first, last = min(ranks), max(ranks)
+    if last - first >= len(ranks):
+        return say("{num} others", num=str(len(ranks)))
+    return str(first) if first == last else f"{first}–{last}"
 
 
 def _names_over_columns() -> alt.Axis:

@@ -85,3 +85,10 @@ def test_coverage_says_its_state_by_colour_and_by_symbol():
     cells = spec.split(coverage.coverage_map(table)).datasets["coverage"]
     assert cells["symbol"] == ["●", "–"]
     assert cells["file"] == ["k.csv", "no file"]
+
+
+def test_ranks_that_are_missing_are_one_row():
+    table = pd.DataFrame({"rank": [0, 1], "part": ["kernels", "kernels"], "state": ["present", "present"], "file": [None, None]})
+    cells = spec.split(coverage.coverage_map(table, missing=range(2, 8))).datasets["coverage"]
+    assert (cells["rank"], cells["state"]) == (["0", "1", "2–7"], ["present", "present", "missing"])
+    assert spec.split(coverage.coverage_map(table, missing=(2, 5))).datasets["coverage"]["rank"][-1] == "2 others"
