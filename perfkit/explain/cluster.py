@@ -19,13 +19,15 @@ from perfkit.core.run import Run
 from perfkit.core.texts import joined, say
 from perfkit.core.units import format_ns, significant
 from perfkit.explain import stragglers
+from perfkit.explain.communication import link_table
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judged
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rules.slow_rank import CLOCK_LOWER
 from perfkit.explain.frequency import working_mhz
 from perfkit.explain.ranks import written
 
-RULES = ("slow-rank", "slow-link", "stage-imbalance")
+RULES = {"slow-rank": 3, "slow-link": 2, "stage-imbalance": 1}
+"""The rules that are asked, in the order in which they are told, and how many findings of each."""
 Z_LIMIT, PERSISTENCE = 3.5, 0.7
 """Robust deviations from which a rank stands out, and the share of the steps in which it has to."""
 LABELS = {
@@ -37,6 +39,8 @@ LABELS = {
 }
 MOST_TOLD = 4
 """Of more stages the shortest and the longest are told."""
+MOST_LETTERS = 130
+"""What a visitor reads at a glance."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,9 +125,18 @@ class ClusterJudgement:
         return RankComparison(metric=metric, table=table, band=band)
 
     def told(self) -> tuple[str, ...]:
-        """Ranks, links and balance in a sentence each, as one text; then the stages, and what could not be judged."""
-        said = (self._ranks_told(), self._clocks_told(), self._links_told(), self._balance_told(), waits_told(self.stages))
-        return (joined(said), stages_told(self.stages), *self._notes())
+        """Ranks, links and stages in as many short sentences as are read at a glance; then the others, the stages, and notes.
+
+        What is slow comes first.
+        """
+        found = [say("{title}.", title=finding.title) for rule, most in RULES.items() for finding in self.found(rule)[:most]]
+        first: list[str] = []
+        rest: list[str] = []
+        for sentence in filter(None, (*found, *self._not_slow_told(), waits_told(self.stages))):
+            is_short = not first or len(joined([*first, sentence])) <= MOST_LETTERS
+            (first if is_short else rest).append(sentence)
+        beside = joined([*rest, self._busiest_told(), self._clocks_told()])
+        return (joined(first), *filter(None, (beside,)), stages_told(self.stages), *self._notes())
 
     def to_frame(self) -> pd.DataFrame:
         """The stages with their ranks as text; what was not measured is left out."""
@@ -135,22 +148,34 @@ class ClusterJudgement:
         frame.attrs |= {"title": "Stages, means over ranks and steps", "labels": LABELS, "look": "folded"}
         return brief(frame, "stage", "ranks", "step_ns", "computing_ns", "exposed_communication_ns", "bubble_ns")
 
-    def _ranks_told(self) -> str:
-        if named := self.found("slow-rank"):
-            return joined(say("{title}.", title=finding.title) for finding in named[:3])
+    def _not_slow_told(self) -> list[str]:
+        """That no rank and no link is slow, or that it cannot be told, as far as none was found."""
+        links = (
+            "" if self.found("slow-link") else _links_compared(link_table(self.case.run), is_healthy=self.is_healthy("slow-link"))
+        )
+        if self.found("slow-rank"):
+            return [links]
+        if self.is_healthy("slow-rank"):
+            neither = _NEITHER.get(links)
+            return [neither] if neither else ["No rank is slow.", links]
+        return ["Whether a rank is slow cannot be told.", links]
+
+    def _busiest_told(self) -> str:
+        """Which rank computes most where none is slow, or what it takes to tell whether one is."""
+        if self.found("slow-rank"):
+            return ""
         if not self.is_healthy("slow-rank"):
-            return "Whether a rank is slow cannot be told: that takes three ranks of equal work, or the kernels of both of two."
+            return "To tell whether a rank is slow takes three ranks of equal work, or the kernels of both of two."
         computing = stragglers.against_stage(stragglers.metric_values(self.case.steps, "computing"))
         row = computing.sort_values("value_ns", kind="stable").iloc[-1]
-        two = "Neither of the two ranks is slow: rank {rank} computes most ({value_ns} in the mean step)."
-        more = "No rank is slow: rank {rank} computes most ({value_ns} in the mean step), {beside}."
-        beside = say(
-            "{over_stage} × its stage's median, {over_all} × that of all",
+        two, more = "Rank {rank} computes more than the other ({value_ns} in the mean step).", _BUSIEST
+        return say(
+            two if len(computing) == 2 else more,
+            rank=str(int(row["rank"])),
+            value_ns=row["value_ns"],
             over_stage=significant(row["over_stage"], 4),
             over_all=significant(row["over_all"], 4),
         )
-        form = two if len(computing) == 2 else more
-        return say(form, rank=str(int(row["rank"])), value_ns=row["value_ns"], beside=beside)
 
     def _clocks_told(self) -> str:
         """How fast the cores of the ranks were clocked while they did not wait: lower ones compute slower; "" without a clock."""
@@ -171,14 +196,6 @@ class ClusterJudgement:
             num=str(len(clocks)),
         )
 
-    def _links_told(self) -> str:
-        if named := self.found("slow-link"):
-            return joined(say("{title}.", title=finding.title) for finding in named[:2])
-        return "No link is slow." if self.is_healthy("slow-link") else ""
-
-    def _balance_told(self) -> str:
-        return joined(say("{title}.", title=finding.title) for finding in self.found("stage-imbalance")[:1])
-
     def _notes(self) -> list[str]:
         notes, steps = [], self.case.steps["step"].nunique()
         if (self.stages["num_ranks"] < excess.MIN_PEERS).any():
@@ -186,6 +203,23 @@ class ClusterJudgement:
         if steps < excess.MIN_PEERS:
             notes.append(say("Whether a deviation lasts takes three steps to tell; recorded: {num}.", num=str(steps)))
         return [*notes, "This run is simulated."] if self.run.kind == "simulated" else notes
+
+
+_BUSIEST = "Rank {rank} computes most ({value_ns} in the mean step), {over_stage} × its stage's median, {over_all} × that of all."
+_NO_LINK, _NO_LINK_COMPARED = "No link is slow.", "No link that can be compared is slow."
+_NEITHER = {
+    _NO_LINK: "No rank is slow, nor any link.",
+    _NO_LINK_COMPARED: "No rank is slow, nor any link that can be compared.",
+}
+"""By what is said of links: the same of ranks, too."""
+
+
+def _links_compared(links: pd.DataFrame, *, is_healthy: bool) -> str:
+    """What can be said of the links of `link_table` of which none is slow; `is_healthy`: the rule of links found them so."""
+    alone = links["slowness"].isna()
+    if alone.any():
+        return "No link has another like it to compare with." if alone.all() else _NO_LINK_COMPARED
+    return _NO_LINK if is_healthy or len(links) else "Links were not recorded."
 
 
 def judge_cluster(run: Run, *, z_limit: float = Z_LIMIT, persistence: float = PERSISTENCE) -> ClusterJudgement:

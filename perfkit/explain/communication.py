@@ -9,7 +9,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.looks import brief
 from perfkit.core.run import Run
-from perfkit.core.texts import say
+from perfkit.core.texts import joined, say
 from perfkit.core.units import significant
 from perfkit.explain import links
 from perfkit.explain.collectives import waiting
@@ -239,7 +239,8 @@ def link_table(run: Run, *, transport: str = ALL) -> pd.DataFrame:
     if not run.has("links"):
         return pd.DataFrame(columns=[*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"])
     table = links.links(run)
-    judged = links.slow_links(run)[[*_LINK_KEYS, "operation", "peers", "slowness", "z"]]
+    judged = links.slow_links(run)
+    judged = judged.loc[judged["num_like"] > 1, [*_LINK_KEYS, "operation", "peers", "slowness", "z"]]
     table = table.merge(judged, on=[*_LINK_KEYS, "operation", "peers"], how="left")
     table = table[table["bytes_per_s"].notna()]
     if transport != ALL:
@@ -272,22 +273,37 @@ def links_told(table: pd.DataFrame) -> str:
         return "Links: not measured. Record communication (profile_communication, or profiler level 1)."
     slow = table[table["slow"]]
     if slow.empty:
-        median = float(table["bytes_per_s"].median())
-        alone = int(table["slowness"].isna().sum())
-        if alone == len(table):
-            return say(
-                "Links move {median_bytes_per_s} (median); none has another like it to be judged by.", median_bytes_per_s=median
-            )
-        if not alone:
+        median, alone = float(table["bytes_per_s"].median()), table[table["slowness"].isna()]
+        if alone.empty:
             return say("Links move {median_bytes_per_s} (median); none is slower than its like.", median_bytes_per_s=median)
-        judged, links = len(table) - alone, str(len(table))
+        slowest = _slowest_alone(alone, float(table["bytes_per_s"].max()))
+        if len(alone) == len(table):
+            form = "Links move {median_bytes_per_s} (median); none has another like it to be judged by."
+            return joined([say(form, median_bytes_per_s=median), slowest])
+        judged, links = len(table) - len(alone), str(len(table))
         compared = say(_ONE_COMPARED if judged == 1 else _COMPARED, judged=str(judged), links=links)
-        others = say(_ONE_ALONE if alone == 1 else _ALONE, alone=str(alone))
+        others = say(_ONE_ALONE if len(alone) == 1 else _ALONE, alone=str(len(alone)))
         form = "Links move {median_bytes_per_s} (median). {compared}; {others}."
-        return say(form, median_bytes_per_s=median, compared=compared, others=others)
+        return joined([say(form, median_bytes_per_s=median, compared=compared, others=others), slowest])
     row = slow.iloc[0]
     ends = f"{int(row['source_rank'])} to {int(row['target_rank'])}"
     return f"The link {ends} takes {significant(float(row['slowness']))} times as long a byte as links like it."
+
+
+def _slowest_alone(alone: pd.DataFrame, fastest: float) -> str:
+    """How much the slowest of links that none is like moved how fast, beside the fastest of all; "" where it is the fastest."""
+    row = alone.loc[alone["bytes_per_s"].idxmin()]
+    if row["bytes_per_s"] >= fastest:
+        return ""
+    one = "That is {link}: it moved {bytes} at {bytes_per_s}, the fastest link moves {fastest_bytes_per_s}."
+    more = "The slowest of them, {link}, moved {bytes} at {bytes_per_s}; the fastest link moves {fastest_bytes_per_s}."
+    return say(
+        one if len(alone) == 1 else more,
+        link=say("{source} to {target}", source=str(int(row["source_rank"])), target=str(int(row["target_rank"]))),
+        bytes=int(row["bytes"]),
+        bytes_per_s=float(row["bytes_per_s"]),
+        fastest_bytes_per_s=fastest,
+    )
 
 
 _ONE_COMPARED = "1 of {links} links could be compared and is not slow"

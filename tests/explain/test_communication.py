@@ -180,15 +180,25 @@ def test_what_is_not_recorded_is_not_measured():
 
 
 def test_links_that_have_none_like_them_are_not_called_healthy():
-    run = load(data_folder() / "traces" / "cluster_16card")
-    table = link_table(run)
-    alone = int(table["slowness"].isna().sum())
-    assert 0 < alone < len(table)
+    table = link_table(load(data_folder() / "traces" / "cluster_16card"))
+    assert (len(table), table["slowness"].isna().sum()) == (3, 3), "no two of them are alike: not one of them is judged"
+    told = links_told(table).replace(THIN_SPACE, " ")
+    assert told.endswith(
+        "none has another like it to be judged by. "
+        "The slowest of them, 1 to 0, moved 40.0 B at 24.7 MB/s; the fastest link moves 24.3 GB/s."
+    )
+    assert links_judged(table)["slow"].tolist() == ["not judged"] * 3
+    assert "The slowest" not in links_told(table.nlargest(1, "bytes_per_s"))
+
+
+def test_links_of_which_some_have_none_like_them_are_counted():
+    table = link_table(load(Path(__file__).parents[1] / "data" / "traces" / "torch_npu_pp2dp2"))
     is_alone = table["slowness"].isna()
-    assert (len(table), alone) == (3, 2)
-    assert links_told(table).endswith("1 of 3 links could be compared and is not slow; 2 have no link like them to compare with.")
-    twice = pd.concat([table[~is_alone], table[~is_alone], table[is_alone].iloc[:1]])
-    assert links_told(twice).endswith("2 of 3 links could be compared, and none is slow; 1 has no link like it to compare with.")
-    assert "none has another like it" in links_told(table[is_alone])
-    assert "compare" not in links_told(table[~is_alone])
+    compared, alone = table[~is_alone], table[is_alone]
+    assert (len(compared), len(alone)) == (8, 4)
+    once, twice = pd.concat([compared[:1], alone[:2]]), pd.concat([compared[:2], alone[:1]])
+    assert "1 of 3 links could be compared and is not slow; 2 have no link like them to compare with." in links_told(once)
+    assert "2 of 3 links could be compared, and none is slow; 1 has no link like it to compare with. That is" in links_told(twice)
+    assert "none has another like it" in links_told(alone)
+    assert "compare" not in links_told(compared)
     assert links_judged(table)["slow"].tolist() == ["not judged" if alone else False for alone in is_alone]

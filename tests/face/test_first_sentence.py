@@ -17,7 +17,7 @@ from tests.face.test_sentences import OWN, PLANS, RUNS
 from tests.page_cells import opened_page, views, with_steps
 
 MOST_LETTERS = 130
-ANSWERED = ("00", "02", "03", "05", "06", "10", "12", "13", "18", "20", "21", "31")
+ANSWERED = ("00", "02", "03", "05", "06", "10", "12", "13", "17", "18", "20", "21", "31")
 """Pages whose first sentence is the answer to their title."""
 MORE_RUNS = tuple(
     OWN / name
@@ -26,7 +26,7 @@ MORE_RUNS = tuple(
 GRAPHS = tuple(sorted((data_folder() / "ir").glob("*.ir")))
 PIPELINES = tuple(data_folder() / "plans" / name for name in ("dense_moe_4_stages.json", "llama_96_layers_16_stages.json"))
 OPENED: Mapping[str, tuple[Path, ...]] = {
-    **dict.fromkeys(("00", "10", "12", "13", "20"), (*RUNS, *MORE_RUNS)),
+    **dict.fromkeys(("00", "10", "12", "13", "17", "20"), (*RUNS, *MORE_RUNS)),
     **dict.fromkeys(("02", "03", "05"), tuple(PLANS)),
     "06": (*PLANS, *PIPELINES),
     "18": GRAPHS,
