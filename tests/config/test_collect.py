@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import shlex
+import subprocess
 
 import pytest
 import yaml
@@ -204,17 +205,39 @@ def test_a_dry_run_of_16_devices_on_two_stages_compiles_ranks_0_and_8_with_both_
     newer, older = dryrun_commands(16, 2)
     assert newer.text.count("RANK_SIZE=16") == 2
     for snippet in (newer, older):
-        ranks = [word for line in snippet.text.splitlines() for word in shlex.split(line) if word.startswith("RANK_ID=")]
+        ranks = [word for word in shlex.split(snippet.text.replace("\\\n", "")) if word.startswith("RANK_ID=")]
         assert ranks == ["RANK_ID=0", "RANK_ID=8"]
     assert "MS_KERNEL_LAUNCH_SKIP=all" in newer.text
     assert "ENABLE_CELL_REUSE=1" in older.text
 
 
-def test_the_older_set_comes_first_for_an_older_mindspore():
-    assert "ENABLE_CELL_REUSE" in dryrun_commands(8, 1, version="2.4.10")[0].text
-    assert "MS_KERNEL_LAUNCH_SKIP" in dryrun_commands(8, 1, version="2.10.0")[0].text
+def test_a_version_gets_its_own_set_alone():
+    (older,), (newer,) = (dryrun_commands(8, 1, version=version) for version in ("2.4.10", "2.10.0"))
+    assert "ENABLE_CELL_REUSE" in older.text
+    assert "MS_KERNEL_LAUNCH_SKIP" in newer.text
     with pytest.raises(InputError, match="'nightly'"):
         dryrun_commands(8, 1, version="nightly")
+
+
+COMMANDS = (
+    "python run_mindformer.py --config config.yaml --run_mode train",
+    "bash scripts/msrun_launcher.sh \"run_mindformer.py --config 'a b.yaml' --run_mode train --use_parallel True\" 8 "
+    + "--x 1 " * 30,
+    "python train.py --note 'two  spaces' --path a\\ b " + " ".join(f"--option_{number}=value" for number in range(20)),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_dry_run_is_a_command_of_short_lines_and_of_the_words_that_it_was_given(command: str):
+    (snippet,) = dryrun_commands(8, 2, version="2.7", command=command)
+    assert max(map(len, snippet.text.splitlines())) <= 90
+    assert shlex.join(shlex.split(command)) in shlex.join(shlex.split(snippet.text.replace("\\\n", "")))
+    subprocess.run(["bash", "-n"], input=snippet.text, text=True, check=True)
+
+
+def test_a_command_of_which_a_quote_is_not_closed_is_left_as_it_is():
+    command = "python train.py --note 'not closed " + "and long " * 20
+    assert command in dryrun_commands(8, 2, version="2.7", command=command)[0].text
 
 
 @pytest.mark.parametrize(("devices", "stages"), [(16, 3), (0, 1), (8, 0)])

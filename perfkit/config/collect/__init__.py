@@ -7,6 +7,7 @@ the window; each writer turns that into the convention of its framework. Step 1 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -120,8 +121,8 @@ def dryrun_commands(
 ) -> tuple[Snippet, ...]:
     """Commands that compile `ranks` on one machine, the first of every pipeline stage unless given, and log their memory.
 
-    `num_devices` is data x tensor x context x pipeline parallel size. The guides print different variables: the set of
-    MindSpore 2.5 and newer comes first unless `version` (such as "2.4.1") is older; the other one follows.
+    `num_devices` is data x tensor x context x pipeline parallel size. The guides print different variables: given are those of
+    MindSpore `version` (such as "2.4.1"), without one the set of 2.5 and newer, then that of those before.
     """
     if num_devices < 1 or pipeline_stages < 1 or num_devices % pipeline_stages:
         raise InputError("dry run", [f"{num_devices} devices cannot be split into {pipeline_stages} equal pipeline stages"])
@@ -132,8 +133,8 @@ def dryrun_commands(
         "These variables stand before the command only: with them set in the shell, nothing is trained.",
     )
     sets = [(newer, "a shell, MindSpore 2.5 and newer"), (older, "a shell, MindSpore before 2.5")]
-    if version is not None and _version(version) < DRYRUN_SINCE:
-        sets.reverse()
+    if version is not None:
+        sets = [sets[_version(version) < DRYRUN_SINCE]]
     chosen = list(range(0, num_devices, num_devices // pipeline_stages) if ranks is None else ranks)
     return tuple(Snippet(_dryrun(variables, num_devices, chosen, command), "shell", where, notes) for variables, where in sets)
 
@@ -208,6 +209,29 @@ def _version(text: str) -> tuple[int, ...]:
 
 def _dryrun(variables: str, num_devices: int, ranks: Iterable[int], command: str) -> str:
     runs = [
-        f"env {variables} RANK_SIZE={num_devices} RANK_ID={rank} {command} > output_dryrun/rank_{rank}.log 2>&1" for rank in ranks
+        (
+            f"env {variables}",
+            f"RANK_SIZE={num_devices} RANK_ID={rank}",
+            *_shell_lines(command),
+            f"> output_dryrun/rank_{rank}.log 2>&1",
+        )
+        for rank in ranks
     ]
-    return "\n".join(["mkdir -p output_dryrun", *runs]) + "\n"
+    return "\n".join(["mkdir -p output_dryrun", *map(_CONTINUED.join, runs)]) + "\n"
+
+
+_CONTINUED = " \\\n    "
+_LINE_LENGTH = 84
+"""Of 90 letters what the indent and the sign that a line goes on leave."""
+_SHELL_WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:\\.|[^"\\])*"|'[^']*')+""")
+
+
+def _shell_lines(command: str) -> list[str]:
+    """The words of a command in lines: a quoted text is never cut, nor a command of which a quote is not closed."""
+    lines: list[str] = []
+    for word in [command] if _SHELL_WORD.sub("", command).strip() else _SHELL_WORD.findall(command):
+        if lines and len(lines[-1]) + 1 + len(word) <= _LINE_LENGTH:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines

@@ -10,7 +10,7 @@ dryrun.table(peaks, likely)
 print(*dryrun.judge(perfkit.load("output_dryrun"), plan).told())     # both, against the limit, and what to do
 """
 
-from perfkit.predict.dryrun._advice import Advice, Step, advise
+from perfkit.predict.dryrun._advice import Advice, Step, advise, freed_told
 from perfkit.predict.dryrun._commands import TRAIN, commands
 from perfkit.predict.dryrun._decompose import Decomposition, StagePeak, decompose
 from perfkit.predict.dryrun._judge import Judged, correction_table, correction_told, judge, steps_table
@@ -39,6 +39,7 @@ __all__ = [
     "correction_table",
     "correction_told",
     "decompose",
+    "freed_told",
     "fullest",
     "has_several",
     "judge",

@@ -58,11 +58,15 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advice:
-    """`rule` is the finding's id ("" if nothing is wrong), `reason` one sentence, `steps` the changes in the order to try them."""
+    """`rule` is the finding's id ("" if nothing is wrong), `reason` one sentence, `steps` the changes in the order to try them.
+
+    `over_bytes` is what the peak is above the limit, below 0 if it fits.
+    """
 
     verdict: Verdict
     rule: str
     reason: str
+    over_bytes: int
     steps: tuple[Step, ...] = ()
 
 
@@ -81,11 +85,12 @@ def advise(rows: Sequence[Row], predicted: Substitute | None = None, schedule: s
     if peak <= limit:
         form = "{label} uses {peak_bytes} of {limit_bytes} ({used_ratio}): it fits, but a longer sample or workspace may not."
         tight = say(form, label=row.begun, peak_bytes=peak, limit_bytes=limit, used_ratio=peak / limit)
-        return Advice(verdict="tight", rule="", reason=tight, steps=_steps(row, predicted, schedule, ON_DYNAMIC))
+        steps = _steps(row, predicted, schedule, ON_DYNAMIC)
+        return Advice(verdict="tight", rule="", reason=tight, over_bytes=peak - limit, steps=steps)
     over = f"{row.begun} needs {format_bytes(peak - limit)} more than its limit of {format_bytes(limit)}"
     if gaps >= FRAGMENTS * limit and row.used_bytes is not None and row.used_bytes <= limit:
         reason = f"{over}; without {format_bytes(gaps)} of gaps between blocks it would fit: {VMM}."
-        return Advice(verdict="does not fit", rule="memory-fragmentation", reason=reason)
+        return Advice(verdict="does not fit", rule="memory-fragmentation", reason=reason, over_bytes=peak - limit)
     parts = _of(row, predicted)
     if parts is not None and _static(parts, predicted) >= STATIC * limit:
         reason = f"{over}; {format_bytes(_static(parts, predicted))} of it stay from step to step."
@@ -93,12 +98,42 @@ def advise(rows: Sequence[Row], predicted: Substitute | None = None, schedule: s
             verdict="does not fit",
             rule="oom-static",
             reason=reason,
+            over_bytes=peak - limit,
             steps=_steps(row, predicted, schedule, (*ON_STATIC, *ON_DYNAMIC)),
         )
     reason = f"{over}; most of what can go is memory that comes and goes within a step."
     if parts is None:
         reason = f"{over}."
-    return Advice(verdict="does not fit", rule="oom-dynamic", reason=reason, steps=_steps(row, predicted, schedule, ON_DYNAMIC))
+    steps = _steps(row, predicted, schedule, ON_DYNAMIC)
+    return Advice(verdict="does not fit", rule="oom-dynamic", reason=reason, over_bytes=peak - limit, steps=steps)
+
+
+def freed_told(advice: Advice, *, has_plan: bool) -> tuple[str, str]:
+    """Which change frees enough, in a sentence, and the reason of the advice; changes are known with the plan only."""
+    return _freed_told(advice, has_plan=has_plan), advice.reason
+
+
+def _freed_told(advice: Advice, *, has_plan: bool) -> str:
+    steps, fits = advice.steps, advice.over_bytes <= 0
+    if advice.verdict == "fits":
+        return "None is needed: it fits."
+    if advice.rule == "memory-fragmentation":
+        return "Joining the gaps between blocks is enough."
+    if not steps:
+        if has_plan:
+            return "It fits already; no change of the plan frees more." if fits else "No change of the plan frees anything."
+        return "It fits already; what frees more is told with the plan." if fits else "What frees enough is told with the plan."
+    enough = [step for step in steps if step.enough]
+    if not enough:
+        most = max(steps, key=lambda step: step.saved_bytes)
+        form = "No single change is enough: {change} frees most, {saved_bytes} of the {over_bytes} needed."
+        return say(form, change=most.change, saved_bytes=most.saved_bytes, over_bytes=advice.over_bytes)
+    first = enough[0]
+    if fits:
+        form = "It fits already; the cheapest change that frees more, {change}, frees {saved_bytes}."
+    else:
+        form = "The cheapest change that is enough is {change}: it frees {saved_bytes}, {over_bytes} are needed."
+    return say(form, change=first.change, saved_bytes=first.saved_bytes, over_bytes=advice.over_bytes)
 
 
 def _with_room(row: Row, predicted: Substitute | None) -> Advice:
@@ -106,8 +141,9 @@ def _with_room(row: Row, predicted: Substitute | None) -> Advice:
     text = f"{row.begun} is the fullest and leaves {format_bytes(free)}, {format_ratio(free / limit)} of its limit"
     if predicted is not None and predicted.plan.recompute != RecomputePlan():
         reason = f"{text}: recompute fewer layers first, then selectively, then nothing; then a larger micro batch."
-        return Advice(verdict="fits", rule="recompute-with-headroom", reason=reason)
-    return Advice(verdict="fits", rule="", reason=f"{text}: a larger micro batch or fewer slices of the model are worth a try.")
+        return Advice(verdict="fits", rule="recompute-with-headroom", reason=reason, over_bytes=-free)
+    reason = f"{text}: a larger micro batch or fewer slices of the model are worth a try."
+    return Advice(verdict="fits", rule="", reason=reason, over_bytes=-free)
 
 
 def _of(row: Row, predicted: Substitute | None) -> Predicted | None:

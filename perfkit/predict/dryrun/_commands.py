@@ -1,6 +1,6 @@
 """DryRun commands of a plan: one process a rank on a single machine, each with a log of its memory.
 
-Guides print different variables; which set comes first depends on the version of MindSpore (`perfkit.config.collect`).
+Guides print different variables for different versions of MindSpore (`perfkit.config.collect`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def commands(
 ) -> tuple[Snippet, ...]:
     """The commands that log the memory of `ranks`: the first and last of every stage unless given.
 
-    `version` is that of MindSpore, such as "2.4.1"; the variables of its guides come first. Raises InputError for every rank that
-    the plan does not have and for a version that is none.
+    `version` is that of MindSpore, such as "2.4.1", whose variables are given; without one there is a set for each. Raises
+    InputError for every rank that the plan does not have and for a version that is none.
     """
     chosen = ranks_of_interest(plan) if ranks is None else tuple(dict.fromkeys(ranks))
     problems = [problem for rank in chosen if (problem := _problem(rank, plan))]

@@ -8,7 +8,7 @@ from perfkit import read_config
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.units import GIB
+from perfkit.core.units import GIB, THIN_SPACE
 from perfkit.predict import dryrun
 
 PLAN = read_config(data_folder() / "dryrun" / "qwen2.5_7b" / "as_trained" / "pretrain.sh")
@@ -31,12 +31,37 @@ def advice(*peaks: dryrun.LoggedPeak, plan=None) -> dryrun.Advice:
     return dryrun.advise(dryrun.rank_rows(peaks, likely), likely)
 
 
+def freed(found: dryrun.Advice, *, has_plan: bool = True) -> str:
+    return dryrun.freed_told(found, has_plan=has_plan)[0].replace(THIN_SPACE, " ")
+
+
+def test_what_frees_enough_begins_with_what_the_table_says():
+    tight, over, far = (advice(peak(size), plan=PLAN) for size in (55, 62, 120))
+    assert freed(tight).startswith("It fits already; the cheapest change that frees more, recompute Silu and Mul, frees ")
+    enough = next(step for step in over.steps if step.enough)
+    assert freed(over).startswith(f"The cheapest change that is enough is {enough.change}: it frees ")
+    assert freed(over).endswith(", 4.00 GiB are needed.")
+    assert freed(far).startswith("No single change is enough: ")
+    assert freed(far).endswith(" of the 62.0 GiB needed.")
+
+
+@pytest.mark.parametrize(("size", "told"), [(55, "It fits already; "), (62, "")])
+def test_without_changes_to_try_it_is_said_why(size: float, told: str):
+    found = advice(peak(size))
+    assert (
+        freed(found, has_plan=False)
+        == f"{told}{'what' if told else 'What'} frees {'more' if told else 'enough'} is told with the plan."
+    )
+    assert "o change of the plan frees " in freed(found)
+
+
 def test_much_room_asks_for_less_recomputation_if_there_is_any():
     recomputed = read_config(data_folder() / "dryrun" / "qwen2.5_7b" / "full_recompute" / "pretrain.sh")
     assert advice(peak(34), plan=recomputed).rule == "recompute-with-headroom"
     plain = advice(peak(40))
     assert (plain.verdict, plain.rule) == ("fits", "")
     assert "larger micro batch" in plain.reason
+    assert dryrun.freed_told(plain, has_plan=False) == ("None is needed: it fits.", plain.reason)
 
 
 def test_between_nine_tenths_and_the_limit_it_is_tight():
@@ -48,6 +73,7 @@ def test_gaps_that_alone_break_the_limit_are_the_only_advice():
     found = advice(peak(56, 60), plan=PLAN)
     assert (found.rule, found.steps) == ("memory-fragmentation", ())
     assert "enable_vmm:True" in found.reason
+    assert freed(found) == "Joining the gaps between blocks is enough."
     assert advice(peak(59, 60)).rule != "memory-fragmentation"
 
 
