@@ -26,7 +26,7 @@ from perfkit.explain.communication import (
 )
 from perfkit.explain.exposure import exposed
 from perfkit.explain.steps import step_told
-from perfkit.face.charts.communication import operation_rows, wait_rows
+from perfkit.face.charts.communication import operation_rows, wait_bars, wait_rows
 from perfkit.record.load import load
 from tests.explain.simulated import simulated
 from tests.record.formats.test_ascend_text import rank_folder
@@ -116,6 +116,16 @@ def test_the_simulated_slow_rank_is_the_late_one(slow_rank):
     late = late_rank(members)
     assert "rank 5 is the late one" in waiting_told(members)[0]
     assert [row["rank"] for row in wait_rows(waiting_by_rank(members), late, num_steps=4)["latest"]] == [5]
+    others = wait_rows(waiting_by_rank(members), late, num_steps=4, shown=(0, 1))
+    assert {row["rank"] for row in others["spent"]} == {0, 1}
+    assert others["latest"] == others["unseen"] == []
+
+
+def test_a_late_rank_that_was_not_recorded_has_words_in_place_of_a_bar():
+    members = members_of(load(TRACES / "torch_npu_2rank"))
+    rows = wait_rows(waiting_by_rank(members), late_rank(members), num_steps=1)
+    assert (rows["latest"], [row["rank"] for row in rows["unseen"]]) == ([], [5])
+    assert {"spent", "unseen"} == {layer["data"]["name"] for layer in wait_bars(rows).to_dict()["layer"]}
 
 
 def test_a_slow_link_blames_no_rank():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_MS
 from perfkit.face.charts import theme
 
@@ -38,19 +40,20 @@ def exposure_bars(rows: Rows) -> alt.Chart:
 def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") -> alt.LayerChart:
     """Draw one stacked bar a rank: waiting for others, moving data, neither; a diamond marks the rank that others wait for.
 
-    `rows` has "spent" (`rank`, `part`, `ms`, `order`) and "latest" (`rank`, `ms`, `times`). A click picks a rank. The bars of few
-    ranks lie.
+    `rows` is of `wait_rows`; a rank of "unseen" has words in place of a bar. A click picks a rank. The bars of few ranks lie.
     """
     present = [part for part in SPENDING if any(row["part"] == part for row in rows["spent"])]
-    across = len({row["rank"] for row in rows["spent"]}) <= theme.MAX_ACROSS
+    num_ranks = len({row["rank"] for row in (*rows["spent"], *rows["unseen"])})
+    across = num_ranks <= theme.MAX_ACROSS
     if across:
-        place = {"y": alt.Y("rank:O", title="rank"), "x": alt.X("ms:Q", title=title, stack="zero")}
-        mark = {"y": place["y"], "x": alt.X("ms:Q")}
+        beside = alt.Y("rank:O", title="rank")
+        place = {"y": beside, "x": alt.X("ms:Q", title=title, stack="zero")}
+        mark, origin = {"y": beside, "x": alt.X("ms:Q")}, {"y": beside, "x": alt.XDatum(0)}
     else:
         beside = alt.X("rank:O", title="rank", axis=alt.Axis(labelAngle=0, labelOverlap=True))
         place = {"x": beside, "y": alt.Y("ms:Q", title=title, stack="zero")}
-        mark = {"x": beside, "y": alt.Y("ms:Q")}
-    bars = (
+        mark, origin = {"x": beside, "y": alt.Y("ms:Q")}, {"x": beside, "y": alt.YDatum(0)}
+    layers: list[alt.Chart] = [
         alt.Chart(alt.NamedData("spent"))
         .mark_bar(cornerRadius=1, cursor="pointer")
         .encode(
@@ -59,15 +62,21 @@ def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") ->
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("part:N"), theme.tooltip("ms", "ns")],
         )
-    )
-    marks = (
-        alt.Chart(alt.NamedData("latest"))
-        .mark_point(
-            shape="diamond", filled=True, size=110, color=theme.FREE, opacity=1, xOffset=12 * across, yOffset=-12 * (not across)
+    ]
+    if rows["latest"]:
+        legend = alt.Legend(symbolFillColor=theme.FREE, symbolStrokeColor=theme.FREE, symbolType="diamond")
+        late = alt.Chart(alt.NamedData("latest")).mark_point(
+            filled=True, size=110, color=theme.FREE, opacity=1, xOffset=12 * across, yOffset=-12 * (not across)
         )
-        .encode(**mark, tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("why:N", title="others wait for it")])
-    )
-    return theme.with_rows(alt.LayerChart(layer=[bars, marks], width="container", height={"step": 30} if across else 260), rows)
+        shape = alt.Shape("mark:N", title=None, scale=alt.Scale(range=["diamond"]), legend=legend)
+        layers.append(
+            late.encode(**mark, shape=shape, tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("why:N", title="others wait for it")])
+        )
+    if rows["unseen"]:
+        words = alt.Chart(alt.NamedData("unseen")).mark_text(align="left", angle=0 if across else 270, dx=6, color=theme.MUTED)
+        layers.append(words.encode(**origin, text=alt.Text("words:N")))
+    height: Any = {"step": max(30, min(54, 150 // max(1, num_ranks)))} if across else 260
+    return theme.with_rows(alt.LayerChart(layer=layers, width="container", height=height), rows)
 
 
 @theme.drawn_once
@@ -154,13 +163,25 @@ def operation_rows(operations: pd.DataFrame) -> Rows:
     return {"operations": rows}
 
 
-def wait_rows(ranks: pd.DataFrame, late: tuple[int, str] | None, *, num_steps: int) -> Rows:
-    """The data sets of `wait_bars` from rows of `explain.communication.waiting_by_rank`, a step; `late` is of `late_rank`."""
+def wait_rows(ranks: pd.DataFrame, late: tuple[int, str] | None, *, num_steps: int, shown: Sequence[int] | None = None) -> Rows:
+    """The data sets of `wait_bars` from rows of `explain.communication.waiting_by_rank`, a step; `late` is of `late_rank`.
+
+    "spent" has `rank`, `part`, `ms` and `order`, of the ranks that are `shown` (None: all). The late one is in "latest" (`rank`,
+    `ms`, `mark`, `why`) if it is one of these, in "unseen" (`rank`, `words`) if it has no row.
+    """
+    chosen = ranks if shown is None else ranks[ranks["rank"].isin(shown)]
     spent: list[dict[str, Any]] = [
         {"rank": int(row["rank"]), "part": part, "ms": int(row[column]) / NS_PER_MS / num_steps, "order": order}
-        for row in ranks.sort_values("rank").head(theme.MAX_MARKS // len(PARTS)).to_dict("records")
+        for row in chosen.sort_values("rank").head(theme.MAX_MARKS // len(PARTS)).to_dict("records")
         for order, (part, column) in enumerate(PARTS)
         if not pd.isna(row[column])
     ]
-    height = sum(row["ms"] for row in spent if late is not None and row["rank"] == late[0])
-    return {"spent": spent, "latest": [] if late is None else [{"rank": late[0], "ms": height, "why": late[1]}]}
+    rows: Rows = {"spent": spent, "latest": [], "unseen": []}
+    if late is not None:
+        rank, why = late
+        own = [row["ms"] for row in spent if row["rank"] == rank]
+        if own:
+            rows["latest"].append({"rank": rank, "ms": sum(own), "mark": say("the late one"), "why": why})
+        elif rank not in set(ranks["rank"]):
+            rows["unseen"].append({"rank": rank, "words": say("not recorded; the others wait for it")})
+    return rows
