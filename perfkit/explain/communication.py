@@ -228,6 +228,32 @@ def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
     return told
 
 
+def clocks_told(run: Run) -> list[str]:
+    """How far the clocks of ranks were moved to compare their times, and how sure that is, in a sentence; none where none was."""
+    clocks = causal_graph(run).clocks
+    furthest = max(clocks.values(), key=lambda known: abs(known.offset_ns), default=None)
+    if furthest is None or not furthest.offset_ns:
+        return []
+    drifts = any(known.drift for known in clocks.values())
+    return [
+        say(
+            _DRIFTING if drifts else _ALIGNED,
+            num=str(len(clocks)),
+            ranks=str(len(run.ranks)),
+            offset_ns=abs(furthest.offset_ns),
+            rank=str(furthest.rank),
+            uncertainty_ns=max(known.uncertainty_ns for known in clocks.values()),
+        )
+    ]
+
+
+_ALIGNED = "Clocks of {num} of {ranks} ranks were aligned, by up to {offset_ns} (rank {rank}); that is sure to {uncertainty_ns}."
+_DRIFTING = (
+    "Clocks of {num} of {ranks} ranks were aligned, by up to {offset_ns} (rank {rank}) and their drift; "
+    "the offsets are sure to {uncertainty_ns}."
+)
+
+
 def link_table(run: Run, *, transport: str = ALL) -> pd.DataFrame:
     """One row a pair of ranks: its slowest link if the rule `slow-link` names it, else the one that moved most.
 

@@ -12,6 +12,7 @@ from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.core.units import THIN_SPACE
 from perfkit.explain.communication import (
+    clocks_told,
     exposed_told,
     late_rank,
     link_table,
@@ -212,3 +213,13 @@ def test_links_of_which_some_have_none_like_them_are_counted():
     assert "none has another like it" in links_told(alone)
     assert "compare" not in links_told(compared)
     assert links_judged(table)["slow"].tolist() == ["not judged" if alone else False for alone in is_alone]
+
+
+def test_how_far_clocks_were_moved_is_told_with_how_sure_that_is():
+    (told,) = clocks_told(load(TRACES / "torch_npu_2rank"))
+    assert told.replace(THIN_SPACE, " ") == (
+        "Clocks of 2 of 2 ranks were aligned, by up to 8.14 µs (rank 1); that is sure to 941 ns."
+    )
+    (drifting,) = clocks_told(load(Path(__file__).parents[1] / "data" / "traces" / "cluster_db"))
+    assert "(rank 0) and their drift" in drifting
+    assert clocks_told(load(TRACES / "cluster_16card")) == [], "nothing says when its operations ended"
