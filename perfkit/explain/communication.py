@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
-from perfkit.core.looks import brief
+from perfkit.core.looks import brief, folded
 from perfkit.core.run import Run
 from perfkit.core.texts import joined, say
 from perfkit.core.units import significant
@@ -228,21 +228,39 @@ def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
     return told
 
 
+def clocks_moved(run: Run) -> pd.DataFrame | None:
+    """How far the clock of every rank was moved to compare their times: `rank`, `offset_ns`, `drift_ratio`, `uncertainty_ns`.
+
+    `collectives` is how many tell it. None where no clock was moved.
+    """
+    rows = [
+        {
+            "rank": known.rank,
+            "offset_ns": -known.offset_ns,
+            "drift_ratio": known.drift,
+            "uncertainty_ns": round(known.uncertainty_ns),
+            "collectives": known.num_matches,
+        }
+        for known in causal_graph(run).clocks.values()
+    ]
+    moved = pd.DataFrame(rows, columns=["rank", "offset_ns", "drift_ratio", "uncertainty_ns", "collectives"])
+    return folded(moved) if moved["offset_ns"].any() else None
+
+
 def clocks_told(run: Run) -> list[str]:
-    """How far the clocks of ranks were moved to compare their times, and how sure that is, in a sentence; none where none was."""
-    clocks = causal_graph(run).clocks
-    furthest = max(clocks.values(), key=lambda known: abs(known.offset_ns), default=None)
-    if furthest is None or not furthest.offset_ns:
+    """By how much the clocks of `clocks_moved` were moved, and how sure that is, in a sentence; none where none was."""
+    moved = clocks_moved(run)
+    if moved is None:
         return []
-    drifts = any(known.drift for known in clocks.values())
+    furthest = moved.loc[moved["offset_ns"].abs() == moved["offset_ns"].abs().max()].iloc[0]
     return [
         say(
-            _DRIFTING if drifts else _ALIGNED,
-            num=str(len(clocks)),
+            _DRIFTING if moved["drift_ratio"].any() else _ALIGNED,
+            num=str(len(moved)),
             ranks=str(len(run.ranks)),
-            offset_ns=abs(furthest.offset_ns),
-            rank=str(furthest.rank),
-            uncertainty_ns=max(known.uncertainty_ns for known in clocks.values()),
+            offset_ns=abs(int(furthest["offset_ns"])),
+            rank=str(int(furthest["rank"])),
+            uncertainty_ns=int(moved["uncertainty_ns"].max()),
         )
     ]
 
@@ -266,7 +284,7 @@ def link_table(run: Run, *, transport: str = ALL) -> pd.DataFrame:
         return pd.DataFrame(columns=[*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"])
     table = links.links(run)
     judged = links.slow_links(run)
-    judged = judged.loc[judged["num_like"] > 1, [*_LINK_KEYS, "operation", "peers", "slowness", "z"]]
+    judged = judged[judged["num_like"] > 1][[*_LINK_KEYS, "operation", "peers", "slowness", "z"]]
     table = table.merge(judged, on=[*_LINK_KEYS, "operation", "peers"], how="left")
     table = table[table["bytes_per_s"].notna()]
     if transport != ALL:
@@ -318,7 +336,7 @@ def links_told(table: pd.DataFrame) -> str:
 
 def _slowest_alone(alone: pd.DataFrame, fastest: float) -> str:
     """How much the slowest of links that none is like moved how fast, beside the fastest of all; "" where it is the fastest."""
-    row = alone.loc[alone["bytes_per_s"].idxmin()]
+    row = alone.nsmallest(1, "bytes_per_s").iloc[0]
     if row["bytes_per_s"] >= fastest:
         return ""
     one = "That is {link}: it moved {bytes} at {bytes_per_s}, the fastest link moves {fastest_bytes_per_s}."

@@ -45,6 +45,7 @@ def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") ->
     present = [part for part in SPENDING if any(row["part"] == part for row in rows["spent"])]
     num_ranks = len({row["rank"] for row in (*rows["spent"], *rows["unseen"])})
     across = num_ranks <= theme.MAX_ACROSS
+    beside: alt.X | alt.Y
     if across:
         beside = alt.Y("rank:O", title="rank")
         place = {"y": beside, "x": alt.X("ms:Q", title=title, stack="zero")}
