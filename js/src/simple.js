@@ -136,7 +136,8 @@ function keepAddress(model, before) {
     waits = false;
     if (stopped) return;
     const hash = new URLSearchParams(model.get("values")).toString();
-    const query = withoutValues(location.search, model.get("values"));
+    // Also what stood there first and has become something else meanwhile, as a link's `show` becomes the view that it led to.
+    const query = withoutValues(location.search, { ...before, ...model.get("values") });
     if (query !== location.search || hash !== new URLSearchParams(read(location.hash)).toString()) {
       history.replaceState(null, "", `${location.pathname}${query}${hash ? `#${hash}` : ""}`);
     }
