@@ -25,6 +25,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rules.slow_rank import CLOCK_LOWER
 from perfkit.explain.frequency import working_mhz
 from perfkit.explain.ranks import written
+from perfkit.explain.recording import ranks_missing_told
 
 RULES = {"slow-rank": 3, "slow-link": 2, "stage-imbalance": 1}
 """The rules that are asked, in the order in which they are told, and how many findings of each."""
@@ -197,7 +198,7 @@ class ClusterJudgement:
         )
 
     def _notes(self) -> list[str]:
-        notes, steps = [], self.case.steps["step"].nunique()
+        notes, steps = ranks_missing_told(self.run), self.case.steps["step"].nunique()
         if (self.stages["num_ranks"] < excess.MIN_PEERS).any():
             notes.append("Stages with fewer than three ranks have no spread of their own; their step times are shown, not judged.")
         if steps < excess.MIN_PEERS:

@@ -65,7 +65,7 @@ def _read_told(run: Run) -> tuple[str, ...]:
 
 def recording_notes(run: Run, *, num_expected: int | None = None) -> list[str]:
     """What is to be known before a run is trusted: format, size, how it was read, ranks that are not there."""
-    log, missing = run.format.endswith("-log"), ranks_missing(run, num_expected=num_expected)
+    log = run.format.endswith("-log")
     title = next((format.title for format in formats() if format.name == run.format), run.format)
     size = int(run.frame("coverage")["bytes"].sum())
     notes: list[str] = [say("{title}, {bytes} of files.", title=title, bytes=size) if size else say("{title}.", title=title)]
@@ -73,11 +73,16 @@ def recording_notes(run: Run, *, num_expected: int | None = None) -> list[str]:
         sums = "Parts miss their step by up to {rest_ns}." if rest_ns else "The parts of every step sum to it exactly."
         notes.append(say(sums, rest_ns=rest_ns))
     notes += [*run.notes, "This is a training log: page 01 shows its step times." if log else _PROFILED]
-    if missing:
-        expected = len(run.ranks) + len(missing)
-        form = "{num} of {expected} ranks is not here: if it is slow, that stays unseen." if len(missing) == 1 else _NOT_HERE
-        notes.append(say(form, num=str(len(missing)), expected=str(expected)))
-    return notes
+    return [*notes, *ranks_missing_told(run, num_expected=num_expected)]
+
+
+def ranks_missing_told(run: Run, *, num_expected: int | None = None) -> list[str]:
+    """How many ranks of the job a run does not have, and what stays unseen so, in a sentence; none where all are there."""
+    missing = ranks_missing(run, num_expected=num_expected)
+    if not missing:
+        return []
+    form = "{num} of {expected} ranks is not here: if it is slow, that stays unseen." if len(missing) == 1 else _NOT_HERE
+    return [say(form, num=str(len(missing)), expected=str(len(run.ranks) + len(missing)))]
 
 
 _NOT_HERE = "{num} of {expected} ranks are not here: a slow rank among them stays unseen."

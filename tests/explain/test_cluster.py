@@ -16,6 +16,7 @@ from perfkit.core.units import THIN_SPACE, format_ns
 from perfkit.explain.cluster import MOST_LETTERS, RULES, ClusterJudgement, groups_of_rank, judge_cluster
 from perfkit.explain.communication import link_table
 from perfkit.explain.diagnose import all_rules, diagnose
+from perfkit.explain.recording import ranks_missing_told, recording_notes, recording_told
 from perfkit.record.load import load
 from tests.explain.simulated import simulated
 
@@ -155,3 +156,12 @@ def test_the_groups_of_a_rank_are_those_that_it_is_in():
     groups = groups_of_rank(load(simulated("slow_rank:5:1.4")), 2)
     assert len(groups)
     assert all("2" in members.split(", ") for members in groups["members"])
+
+
+@pytest.mark.parametrize("path", [TRACES[0] / "torch_npu_2rank", TRACES[1] / "torch_npu_pp2dp2"], ids=lambda path: path.name)
+def test_ranks_that_are_not_here_are_told_as_where_the_recording_is_judged(path: Path):
+    run = load(path)
+    told, seen = judge(path).told(), path.name == "torch_npu_2rank"
+    assert ranks_missing_told(run) == ["6 of 8 ranks are not here: a slow rank among them stays unseen."] * seen
+    assert set(ranks_missing_told(run)) <= set(told).intersection(recording_notes(run))
+    assert recording_told(run).startswith("Only 2 of 8 ranks are here") == seen
