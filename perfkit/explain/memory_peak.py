@@ -33,6 +33,8 @@ BY_COMPONENT = "Largest allocation of each component"
 """What stands over owners where no blocks were recorded: their peaks are at times of their own, and are no parts of one."""
 _EXPLAINED = 0.02
 _NAMED = 60
+_NAMED_BESIDE = 24
+"""Letters of a name in a sentence that says more."""
 
 
 def rank_choices(run: Run) -> list[tuple[str, int]]:
@@ -52,17 +54,19 @@ def component_choices(run: Run, rank: int) -> list[tuple[str, str]]:
     return [("the largest", ""), *((name, name) for name in components(run, rank) if not name.startswith(MODULE))]
 
 
-def curve_told(curve: Curve, *, rank: int, limit_bytes: int | None = None) -> tuple[str, ...]:
-    """The peak of a curve in a sentence, and what is left of the limit in another."""
+def curve_told(run: Run, rank: int, curve: Curve, *, limit_bytes: int | None = None) -> tuple[str, ...]:
+    """The peak of a curve and who owns most of it in a sentence, what is reserved, and what is left of the limit."""
     peak, reserved = curve.allocated_peak_bytes, curve.reserved_peak_bytes
     if peak is None:
         text = f"Rank {rank} reserved up to {format_bytes(reserved)} ({curve.component}). What was allocated of it is not recorded."
     else:
         text = f"Rank {rank} allocated up to {format_bytes(peak)} ({curve.component})"
+        if owned := _largest_owner(run, rank, curve):
+            text += f", {format_bytes(owned[1])} of it by {shortened(owned[0], _NAMED_BESIDE)}"
         if reserved is not None and curve.gap_bytes is not None:
             held = peak + curve.gap_bytes
             share = format_ratio(curve.gap_bytes / held) if held else "none"
-            text += f"; {format_bytes(held)} were reserved then, {share} of it not in use"
+            text += f"; {format_bytes(held)} were reserved then, {share} of it unused"
         text += "."
     if limit_bytes is None:
         return (text,)
@@ -71,17 +75,27 @@ def curve_told(curve: Curve, *, rank: int, limit_bytes: int | None = None) -> tu
     return text, f"The largest figure is {format_bytes(abs(limit_bytes - largest))} {word} the limit."
 
 
+def _largest_owner(run: Run, rank: int, curve: Curve) -> tuple[str, int] | None:
+    """Whose blocks are the largest part of a peak, and their bytes; None where no blocks tell of that moment or they have no name."""
+    blocks = _blocks(run, rank)
+    if blocks.empty or (peak := memory.live_peak(blocks)).moment != curve.peak_moment:
+        return None
+    owner, num_bytes = next(iter(memory.bytes_at_peak(peak, "name").items()))
+    return (owner, num_bytes) if owner else None
+
+
 def memory_figures(run: Run, rank: int, curve: Curve) -> pd.DataFrame:
     """The figures of a rank in words: `figure` and `value`; what is not recorded says so."""
     blocks = _blocks(run, rank)
     won = won_by_virtual_memory(blocks) if len(blocks) else None
-    besides = _reserved_besides(run, rank, curve)
+    besides, owned = _reserved_besides(run, rank, curve), _largest_owner(run, rank, curve)
     rows = [
         ("allocated, largest", format_bytes(curve.allocated_peak_bytes)),
         ("reserved, largest", format_bytes(curve.reserved_peak_bytes)),
         *([("reserved, largest of all components", format_bytes(besides[1]))] if besides else []),
         ("reserved and not allocated at the peak", format_bytes(curve.gap_bytes)),
         ("gaps that virtual memory could join", format_bytes(won)),
+        *([("largest owner at the peak", f"{owned[0]}, {format_bytes(owned[1])}")] if owned else []),
     ]
     if len(blocks):
         peak = memory.live_peak(blocks)

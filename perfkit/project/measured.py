@@ -68,6 +68,11 @@ def compared_told(found: Comparison, before: str, after: str) -> tuple[str | pd.
     )
     helped = "No measurable change" if not is_real else "It helped" if new["value"] > old["value"] else "It did not help"
     form = "{helped}: {old_tokens_per_s_per_device} before, {new_tokens_per_s_per_device} after ({change}); predicted: {predicted}."
+    if most := _most_of_the_change(found):
+        form = (
+            "{helped}: {old_tokens_per_s_per_device} before, {new_tokens_per_s_per_device} after ({change}); "
+            "predicted: {predicted}, mostly {part}."
+        )
     measured = say(
         form,
         helped=say(helped),
@@ -75,12 +80,19 @@ def compared_told(found: Comparison, before: str, after: str) -> tuple[str | pd.
         new_tokens_per_s_per_device=new["value"],
         change=format_change(changes[0]),
         predicted=format_change(changes[1]),
+        part=most,
     )
     of_rounds = say("The speeds are those of rounds {first} and {second}.", first=str(first), second=str(second))
     rows = [(first, old["value"], None, None), (second, new["value"], *changes)]
     table = pd.DataFrame(rows, columns=["round", METRIC, "change_ratio", "predicted_ratio"])
     table.attrs["title"] = say("What the rounds measured")
     return *comparison_told(found, measured=(measured, of_rounds)), folded(table)
+
+
+def _most_of_the_change(found: Comparison) -> str:
+    """The part that makes more than half of the predicted change, "" where none does."""
+    change = float((found.total_b or 0) - (found.total_a or 0))
+    return next((part.path for part in found.parts if change and float(part.delta) / change > 0.5), "")
 
 
 def _published(model: str) -> tuple[float | None, str]:

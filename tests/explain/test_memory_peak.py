@@ -22,9 +22,12 @@ TIMELINE = OWN / "torch_memory_timeline"
 
 def test_the_real_profile_peaks_at_1_23_gib_with_a_sixth_not_in_use():
     curve = memory_curve(PROFILE, 0)
-    text = peaks.curve_told(curve, rank=0)[0]
-    assert "allocated up to 1.23 GiB (PTA+GE); 1.49 GiB were reserved then, 17.4 % of it not in use" in text
-    assert "above the limit" in peaks.curve_told(curve, rank=0, limit_bytes=2**30)[1]
+    text = peaks.curve_told(PROFILE, 0, curve)[0]
+    assert (
+        "allocated up to 1.23 GiB (PTA+GE), 234 MiB of it by aten::_foreach_add; 1.49 GiB were reserved then, 17.4 % of it unused"
+        in text
+    )
+    assert "above the limit" in peaks.curve_told(PROFILE, 0, curve, limit_bytes=2**30)[1]
     assert any("blocks explain 560 MiB of the 1.23 GiB at the peak" in note for note in peaks.blocks_told(PROFILE, 0, curve))
     assert "APP reserved 2.06 GiB; page 00 tells the most" in peaks.blocks_told(PROFILE, 0, curve)[0]
     assert not any("page 00" in note for note in peaks.blocks_told(PROFILE, 0, memory_curve(PROFILE, 0, "APP")))
@@ -34,12 +37,12 @@ def test_the_real_profile_peaks_at_1_23_gib_with_a_sixth_not_in_use():
 
 
 def test_reserved_memory_alone_says_so():
-    assert "What was allocated of it is not recorded." in peaks.curve_told(memory_curve(PROFILE, 0, "APP"), rank=0)[0]
+    assert "What was allocated of it is not recorded." in peaks.curve_told(PROFILE, 0, memory_curve(PROFILE, 0, "APP"))[0]
 
 
 def test_the_tracker_shows_owners_gaps_and_blocks_held_too_long():
     curve = memory_curve(TRACKER, 0)
-    assert "allocated up to 46.0 MiB" in peaks.curve_told(curve, rank=0)[0]
+    assert "allocated up to 46.0 MiB" in peaks.curve_told(TRACKER, 0, curve)[0]
     assert any("win up to 512 KiB of gaps" in note for note in peaks.blocks_told(TRACKER, 0, curve))
     held = peaks.held_too_long(TRACKER, 0)
     assert (held["name"].iloc[0], held["held for"].iloc[0]) == ("Gelu_1", 18)
@@ -53,7 +56,7 @@ def test_owners_sum_to_the_peak_of_the_blocks_however_they_are_grouped(by: str):
 def test_a_timeline_without_blocks_shows_its_categories():
     run = load(TIMELINE)
     curve = memory_curve(run, 0)
-    assert "2.87 GiB (total)" in peaks.curve_told(curve, rank=0)[0]
+    assert "2.87 GiB (total)" in peaks.curve_told(run, 0, curve)[0]
     title, owners = peaks.owners_of_peak(run, 0)
     assert "component" in title
     assert "total" not in owners

@@ -16,6 +16,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Dropped, Run
 from perfkit.core.schema import TABLES, pandas_dtype
+from perfkit.core.units import format_ns
 from perfkit.face import widgets
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
@@ -34,6 +35,7 @@ from perfkit.face.widgets.timelines.data import OVERLAP, Timeline, described, op
 from perfkit.face.widgets.timelines.events import PART, searchable, walked, whole
 from perfkit.face.widgets.timelines.view import TimelineView
 from perfkit.project import create_project
+from perfkit.record import tiles
 from perfkit.record.format import Sink
 from perfkit.record.load import load
 from tests import two_ranks
@@ -158,6 +160,20 @@ def test_the_states_of_a_device_cover_its_time_once(profile):
         # The vendor rounds its sums to whole microseconds of fractions, so they agree to some ns only.
         assert lanes["communication exposed"].busy_ns == pytest.approx(step["exposed_communication_ns"], abs=2000)
         assert lanes["communication hidden"].busy_ns == pytest.approx(step["overlapped_ns"], abs=2000)
+
+
+@pytest.mark.parametrize("name", ["torch_npu_2rank", "kineto_resnet"])
+def test_the_longest_wait_that_is_told_is_the_longest_of_the_store(name):
+    timeline = open_timeline(load(data_folder() / "traces" / name))
+    unit = next(unit for unit in timeline.units if unit.process == OVERLAP and unit.rank == 0 and "exposed" in unit.label)
+    start_ns, end_ns = timeline.span_ns
+    slices = tiles.events(unit.source, unit.lanes, start_ns, end_ns)
+    longest = slices.loc[(slices["end_ns"] - slices["start_ns"]).idxmax()]
+    steps = [step for step in described(timeline)["steps"] if step["rank"] == 0]
+    at = timeline.offset(int(longest["start_ns"]))
+    (inside,) = [step for step in steps if step["start"] <= at < step["end"]]
+    length, place = format_ns(int(longest["end_ns"] - longest["start_ns"])), format_ns(round(at - inside["start"]))
+    assert f"The longest, {length}, begins {place} into step {inside['step']}." in described(timeline)["sentence"]
 
 
 def test_the_whole_of_a_unit_comes_in_parts_that_hold_each_event_once(kineto, monkeypatch):

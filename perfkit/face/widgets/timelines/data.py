@@ -40,6 +40,10 @@ PROCESSES = {
 """The processes of a rank in the order in which they are shown, with their headings."""
 MAX_FIRST_RANKS = 4
 MAX_STEPS = 5000
+_PIXELS = 1000
+"""Columns in which the longest slice is looked for: one that is worth a word is wider than one of them."""
+_WORTH_A_WORD = 0.1
+"""Share of the time of its kind from which the longest slice is one to look at; below it there are many like it."""
 GRID_NS = 512_000 << 30
 """The base lies on the grid of the widest tiles, so that tiles of every width begin at a multiple of it."""
 
@@ -249,8 +253,25 @@ def sentences(timeline: Timeline) -> tuple[str, ...]:
         return (told(recorded),)
     (most_ns, most), *others = sorted(parts, reverse=True)
     first = say(_SPENT[most], rank=str(opened[0]), share=most_ns / total, ns=most_ns, total_ns=total)
+    if most != COMPUTING and (longest := _longest(timeline, next(unit for unit in of_first if unit.label == most))):
+        first = say("{spent} The longest, {longest_ns}, begins {from_ns} into step {step}.", spent=first, **longest)
     listed = joined((say("{part} {ns} ({share})", part=part, ns=amount, share=amount / total) for amount, part in others), ", ")
     return told(first), *([told(say("The rest: {others}.", others=listed))] if others else []), told(recorded)
+
+
+def _longest(timeline: Timeline, unit: Unit) -> dict[str, Any]:
+    """The longest slice of a unit and where in which step it begins, as a sentence names them; empty where no step has it."""
+    rows = tiles.window(unit.source, unit.lanes, *timeline.span_ns, _PIXELS)
+    single = rows[rows["count"] == 1]
+    if single.empty:
+        return {}
+    row = single.iloc[int((single["end_ns"] - single["start_ns"]).to_numpy().argmax())]
+    at = timeline.offset(int(row["start_ns"]))
+    step = next((step for step in _steps(timeline) if step["rank"] == unit.rank and step["start"] <= at < step["end"]), None)
+    longest_ns = int(row["end_ns"] - row["start_ns"])
+    if step is None or longest_ns < _WORTH_A_WORD * sum(lane.busy_ns for lane in unit.lanes):
+        return {}
+    return {"longest_ns": longest_ns, "from_ns": round(at - step["start"]), "step": str(step["step"])}
 
 
 def _notes(timeline: Timeline) -> tuple[str, ...]:
