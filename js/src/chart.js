@@ -30,6 +30,7 @@ export class Chart {
     this.rows = {}; // what the view holds, by data set: changed in place where only numbers change
     this.visible = true; // as far as known
     this.colors = null; // of the theme, once they are known
+    this.tableRows = null; // see setTable
     this.laidOut = 0; // the plot's width, once it is known
     this.queue = Promise.resolve();
     this.plot = el("div", { class: "pk-plot", role: "img" });
@@ -86,6 +87,7 @@ export class Chart {
     this.datasets = { ...this.datasets, ...rows };
     this.params = { ...this.params, ...values };
     if (Object.keys(rows).length + Object.keys(values).length === 0) return this.queue;
+    this.tableRows = null; // those of the drawing before
     this.pending = { rows: { ...this.pending.rows, ...rows }, values: { ...this.pending.values, ...values } };
     return this.enqueue(async () => {
       if (!this.visible) await new Promise(afterFrame);
@@ -123,7 +125,7 @@ export class Chart {
     this.sized = sizedSignals(shown, compiled);
     const rows = Math.max(0, ...Object.values(this.datasets).map(lengthOf));
     const view = new vega.View(vega.parse(compiled), {
-      renderer: rows > CANVAS_FROM_ROWS ? "canvas" : "svg",
+      renderer: spec.usermeta?.renderer ?? (rows > CANVAS_FROM_ROWS ? "canvas" : "svg"),
       loader: offlineLoader(vega),
       hover: true,
     });
@@ -277,7 +279,14 @@ export class Chart {
     else download(`${name}.png`, await this.view.toImageURL("png", 2), "image/png");
   }
 
+  /** What the table shows in place of what is drawn, where that is more; it comes after the drawing. */
+  setTable(rows = null) {
+    this.tableRows = rows;
+    this.drawTable();
+  }
+
   mainColumns() {
+    if (this.tableRows) return this.tableRows;
     const name = this.description.table ?? Object.keys(this.datasets)[0];
     return this.datasets[name] ?? {};
   }

@@ -361,6 +361,7 @@ class Panel {
       return el("div", { class: "pk-code-block pk-code-folded" },
         el("details", { open: opened[at] ?? false }, el("summary", {}, title), text), copyButton(part.text));
     });
+    for (const [name, chart] of this.charts) chart.setTable(details.rows?.[name]);
     this.tablesVersion = details.version ?? 0;
     this.drawTables(details.tables ?? []);
     this.notes.hidden = this.sentence.hidden || this.notes.children.length === 0;

@@ -76,7 +76,7 @@ def curve_told(run: Run, rank: int, curve: Curve, *, limit_bytes: int | None = N
 
 
 def _largest_owner(run: Run, rank: int, curve: Curve) -> tuple[str, int] | None:
-    """Whose blocks are the largest part of a peak, and their bytes; None where no blocks tell of that moment or they have no name."""
+    """Whose blocks are the largest part of a peak, and their bytes; None where no named blocks tell of that moment."""
     blocks = _blocks(run, rank)
     if blocks.empty or (peak := memory.live_peak(blocks)).moment != curve.peak_moment:
         return None

@@ -79,7 +79,8 @@ def schedule_picture(rows: dict[str, Columns]) -> alt.LayerChart:
     """Draw one lane a stage with the operations of every micro batch, outlined where they decide the makespan.
 
     `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations", "labels" and "cut", the time between
-    the first and the last micro batches that is left out. Its height is a parameter of the live view, see `picture_height`.
+    the first and the last micro batches that is left out. Its height is a parameter of the live view, see `picture_height`. It is
+    drawn on a canvas also where it begins with few bars: one more stage may make them many.
     """
     seen = set(rows["operations"]["activity"])
     chart = _picture(rows, in_seconds=max(rows["lanes"]["end_ms"], default=0) >= _SECONDS_FROM_MS)
@@ -141,48 +142,38 @@ def _picture(rows: dict[str, Columns], *, in_seconds: bool) -> alt.LayerChart:
         )
     )
     named = theme.present_param(names)
-    chart = alt.LayerChart(layer=[left_out, lanes, operations, labels], width="container", height=_HEIGHT, params=[named])
+    layer = [left_out, lanes, operations, labels]
+    chart = alt.LayerChart(layer=layer, width="container", height=_HEIGHT, params=[named], usermeta={"renderer": "canvas"})
     return theme.with_rows(chart, rows)
 
 
 def _placed(rows: str) -> alt.Chart:
-    """The rows that are drawn, from where to where, in the time without what is left out; their own times stay as they are."""
-    return (
-        alt.Chart(alt.NamedData(rows))
-        .transform_filter(f"datum.start_ms < {_CUT}.start_ms || datum.end_ms > {_CUT}.end_ms")
-        .transform_calculate(
-            from_ms=f"datum.start_ms <= {_CUT}.start_ms ? datum.start_ms : max(datum.start_ms, {_CUT}.end_ms) - {_CUT}.duration_ms",
-            until_ms=f"datum.end_ms >= {_CUT}.end_ms ? datum.end_ms - {_CUT}.duration_ms : min(datum.end_ms, {_CUT}.start_ms)",
-        )
+    """From where to where rows are drawn in the time without what is left out; their own times stay as they are."""
+    return alt.Chart(alt.NamedData(rows)).transform_calculate(
+        from_ms=f"datum.start_ms <= {_CUT}.start_ms ? datum.start_ms : max(datum.start_ms, {_CUT}.end_ms) - {_CUT}.duration_ms",
+        until_ms=f"datum.end_ms >= {_CUT}.end_ms ? datum.end_ms - {_CUT}.duration_ms : min(datum.end_ms, {_CUT}.start_ms)",
     )
 
 
 def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence[int]] | None = None) -> dict[str, Columns]:
     """The data sets of `schedule_picture`, by column, from `ScheduleResult.columns()` or from its frame.
 
-    `recompute_ns` by chunk and stage is the part of every backward that repeats the forward; it is drawn before the rest. More than
-    `MOST_BARS` bars are reduced: each stage is cut into equal slices, filled as far as it is busy with the colour of what it does
-    most. Of a step of many micro batches whose middle repeats the first and the last are drawn.
+    `recompute_ns` by chunk and stage is the part of every backward that repeats the forward; it is drawn before the rest. Of a step
+    of many micro batches whose middle repeats the first and the last are drawn. Where these are more than `MOST_BARS` bars, the
+    whole step is reduced: each stage is cut into equal slices, filled as far as it is busy with the colour of what it does most.
     """
-    bars = {name: np.asarray(operations[name]) for name in ("stage", "microbatch", "chunk", "start_ns", "end_ns", "critical")}
-    bars["op"] = np.array(list(operations["op"]), dtype=object)
-    bars["activity"] = np.array([_OF_OP[op] for op in bars["op"]], dtype=object)
-    if recompute_ns is not None:
-        bars = _with_recompute(bars, recompute_ns)
+    bars = _bars(operations, recompute_ns)
     end_ns, stages = int(bars["end_ns"].max()), np.unique(bars["stage"]).tolist()
+    cut = _cut(bars, end_ns)
+    bars = _only(bars, (bars["start_ns"] < cut.at_ns) | (bars["end_ns"] > cut.to_ns))
     if len(bars["stage"]) > MOST_BARS:
-        bars = _slices(bars, end_ns)
-        drawn = _columns(bars, ["several"] * len(bars["stage"]))
-        labels: Columns = {"stage": [], "start_ms": [], "end_ms": [], "label": [], "activity": []}
         return {
             "lanes": _lanes(stages, [(0, end_ns)]),
-            "operations": drawn,
-            "labels": labels,
+            "operations": schedule_table(operations, recompute_ns),
+            "labels": {"stage": [], "start_ms": [], "end_ms": [], "label": [], "activity": []},
             "cut": _Cut(end_ns, end_ns).row(stages),
         }
-    bars = _only(bars, bars["end_ns"] > bars["start_ns"])
     drawn = _columns(bars, _numbers(bars))
-    cut = _cut(bars, end_ns)
     lanes = _lanes(stages, [(0, cut.at_ns), (cut.to_ns, end_ns)] if cut.left_out else [(0, end_ns)])
     wide = bars["end_ns"] - bars["start_ns"] > _LABEL_SHARE * (end_ns - cut.skipped_ns)
     wide &= (bars["end_ns"] <= cut.at_ns) | (bars["start_ns"] >= cut.to_ns)  # what is cut there has less room
@@ -190,6 +181,25 @@ def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence
     of = {"stage": "stage", "start_ms": "start_ms", "end_ms": "end_ms", "label": "what", "activity": "activity"}
     labels = {name: [drawn[column][bar] for bar in labelled] for name, column in of.items()}
     return {"lanes": lanes, "operations": drawn, "labels": labels, "cut": cut.row(stages)}
+
+
+def schedule_table(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence[int]] | None = None) -> Columns:
+    """Every bar of the whole step, also those that the picture leaves out; of more than `MOST_BARS` its slices."""
+    bars = _bars(operations, recompute_ns)
+    if len(bars["stage"]) <= MOST_BARS:
+        return _columns(bars, _numbers(bars))
+    slices = _slices(bars, int(bars["end_ns"].max()))
+    return _columns(slices, ["several"] * len(slices["stage"]))
+
+
+def _bars(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence[int]] | None) -> _Bars:
+    """What every stage does, one activity a bar."""
+    bars = {name: np.asarray(operations[name]) for name in ("stage", "microbatch", "chunk", "start_ns", "end_ns", "critical")}
+    bars["op"] = np.array(list(operations["op"]), dtype=object)
+    bars["activity"] = np.array([_OF_OP[op] for op in bars["op"]], dtype=object)
+    if recompute_ns is not None:
+        bars = _with_recompute(bars, recompute_ns)
+    return _only(bars, bars["end_ns"] > bars["start_ns"])
 
 
 def _lanes(stages: list[int], spans_ns: list[tuple[int, int]]) -> Columns:

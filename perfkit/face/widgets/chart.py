@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from perfkit.core.source import Source
 from perfkit.core.texts import told
-from perfkit.face.charts.spec import AnyChart, ChartSpec
+from perfkit.face.charts.spec import AnyChart, ChartSpec, Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class Figure:
     """A chart with what belongs to it on a page.
 
     `alt` is its text alternative (the sentence that it shows), `sources` where its numbers come from. `table` names the data set
-    that the table view and the CSV show (the first). A `wide` figure takes the whole width.
+    that the table view and the CSV show (the first), `rows` what they show in its place, where that is more than is drawn: it is
+    sent after the drawing. A `wide` figure takes the whole width.
     """
 
     chart: AnyChart
@@ -25,6 +26,7 @@ class Figure:
     alt: str = ""
     sources: Sequence[Source | str] = ()
     table: str | None = None
+    rows: Callable[[], Columns] | None = None
     wide: bool = False
     params: Mapping[str, Any] = field(default_factory=dict)
 
@@ -32,6 +34,12 @@ class Figure:
 def as_figure(chart: Figure | AnyChart) -> Figure:
     """A bare chart as a figure without words."""
     return chart if isinstance(chart, Figure) else Figure(chart=chart)
+
+
+def rows_of_tables(charts: Mapping[str, Figure | AnyChart]) -> dict[str, Columns]:
+    """What the tables of charts show that is more than is drawn, by the chart's name."""
+    figures = {name: as_figure(chart) for name, chart in charts.items()}
+    return {name: figure.rows() for name, figure in figures.items() if figure.rows is not None}
 
 
 def has_rows(figure: Figure) -> bool:

@@ -19,7 +19,9 @@ from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked
 from perfkit.core.texts import t
 from perfkit.core.units import GIB, NS_PER_US
+from perfkit.face.charts.schedule import picture_height, schedule_picture, schedule_rows, schedule_table
 from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.entries import Choice, Entry, Folder, Number, Slider, Text
 from perfkit.face.widgets.pickers import Picker, make_picker
 from perfkit.face.widgets.plan_entries import USUAL_DEVICE, device_of
@@ -32,6 +34,7 @@ from perfkit.predict.plans.balance.from_plan import PlanProblem, problem_of_plan
 from perfkit.predict.plans.balance.laid_out import (
     AS_CONFIGURED,
     FASTEST,
+    LaidOut,
     Pipeline,
     case_of,
     chunks_of,
@@ -130,6 +133,17 @@ def _devices(config: str) -> list[str]:
         return list(known)
     dtype = read_plan(config).workload.dtype
     return [name for name, device in known.items() if dtype in device.peak_flops_per_s]
+
+
+def schedule_figure(drawn: LaidOut) -> Figure:
+    """What every stage runs; the table of the picture has every bar of the step."""
+    operations, again_ns = drawn.schedule.columns(), drawn.recompute_ns()
+    return Figure(
+        chart=schedule_picture(schedule_rows(operations, again_ns)),
+        params={"height": picture_height(drawn.problem.num_stages)},
+        rows=partial(schedule_table, operations, again_ns),
+        wide=True,
+    )
 
 
 def pipeline_entries() -> dict[str, Entry]:

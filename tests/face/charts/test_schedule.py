@@ -10,13 +10,13 @@ from perfkit.face.charts import schedule, spec, theme
 from perfkit.predict.plans.schedule.schedule import ScheduleCase, simulate_schedule
 
 
-def simulated(microbatches=8, mode="overlap", backward=20):
+def simulated(microbatches=8, mode="overlap", backward=20, stages=4):
     case = ScheduleCase(
         schedule="1f1b",
-        num_stages=4,
+        num_stages=stages,
         num_microbatches=microbatches,
-        fwd_ns=((10, 11, 12, 13),),
-        bwd_ns=((backward,) * 4,),
+        fwd_ns=(tuple(10 + stage % 4 for stage in range(stages)),),
+        bwd_ns=((backward,) * stages,),
         p2p_ns=3,
         p2p_mode=mode,
     )
@@ -53,10 +53,19 @@ def test_blocking_transfers_are_drawn_on_both_stages():
 
 def test_many_operations_are_reduced_and_keep_their_shares():
     result = simulated(microbatches=2_000)
-    rows = schedule.schedule_rows(result.frame())
+    rows = {"operations": schedule.schedule_table(result.frame())}
     assert len(rows["operations"]["stage"]) <= schedule.MOST_BARS
     total = drawn_ms(rows, 3, "forward", "backward")
     assert total == pytest.approx(result.stage_busy_ns[3] / 1e6, rel=1e-6)
+
+
+def test_a_picture_of_too_many_bars_is_that_of_the_slices():
+    result = simulated(microbatches=200, stages=40)
+    rows = schedule.schedule_rows(result.frame())
+    assert rows["operations"] == schedule.schedule_table(result.frame())
+    assert len(rows["operations"]["stage"]) <= schedule.MOST_BARS
+    assert drawn_ms(rows, 3, "forward", "backward") == pytest.approx(result.stage_busy_ns[3] / 1e6, rel=1e-6)
+    assert rows["cut"]["label"] == [""]
 
 
 def test_a_longer_backward_changes_rows_and_no_structure():
@@ -118,7 +127,8 @@ def test_of_many_micro_batches_the_first_and_the_last_are_drawn(microbatches):
     result = simulated(microbatches)
     rows = schedule.schedule_rows(result.frame())
     bars, (skipped_ms,), (left_out,) = drawn_bars(rows), rows["cut"]["duration_ms"], rows["cut"]["label"]
-    assert len(rows["operations"]["stage"]) == len(result.frame()), "the table of the picture has them all"
+    assert len(schedule.schedule_table(result.frame())["stage"]) == len(result.frame()), "the table of the picture has them all"
+    assert len(bars) == len(rows["operations"]["stage"]), "the browser is sent what is drawn"
     assert (skipped_ms > 0) == (microbatches > 17)
     assert int(left_out or 0) == microbatches - len({number for _, number, _, _ in bars})
     assert max(end for *_, end in bars) == pytest.approx(result.makespan_ns / 1e6 - skipped_ms)
