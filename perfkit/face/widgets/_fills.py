@@ -19,6 +19,12 @@ class Fills:
         self._entries = entries
         self._made: dict[str, tuple[State, Any]] = {}
 
+    def copy(self) -> Fills:
+        """The same, to try what another state would be filled with."""
+        other = Fills(self._entries)
+        other._made = dict(self._made)
+        return other
+
     def fill(self, known: Callable[[str, State], Any], state: State, *, keep: bool) -> tuple[State, bool]:
         """`state` with what follows something filled, and whether that is of another plan or recording than before.
 

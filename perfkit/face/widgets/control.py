@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any, Literal
@@ -68,6 +68,19 @@ class Slider:
             moved = say("set to {value}, the nearest of {allowed}", value=format_entry(nearest), allowed=_list(allowed))
             return nearest, "" if nearest == number else moved
         return _clamp(number, self.low, self.high, whole=_whole(self.low, self.high, self.step), unit=self.unit)
+
+    def further(self, before: float | None, state: Any) -> float | None:
+        """The value as far beyond that of `state` as it is from `before`; None where there is none."""
+        now = state[self.path]
+        if before is None or now is None:
+            return None
+        values = self._allowed(state) or self._positions()
+        if values is None:
+            return beyond if self.low <= (beyond := now + now - before) <= self.high else None
+        if before not in values or now not in values:
+            return None
+        at = 2 * values.index(now) - values.index(before)
+        return values[at] if 0 <= at < len(values) else None
 
     def _allowed(self, state: Any) -> list[float] | None:
         return list(self.values(state)) if callable(self.values) else list(self.values) if self.values is not None else None
@@ -268,6 +281,15 @@ def refusals(controls: Sequence[Control], values: Mapping[str, Any], state: Any)
             with problems.of(t(control.label or words(control.path))):
                 control.accept(values[control.path], state)
     return problems
+
+
+def settling(controls: Sequence[Control], state: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str, str]]:
+    """The state with one control after another settled on what its options allow now, its path, and what to tell of it."""
+    for control in controls:
+        if isinstance(control, Choice) or (isinstance(control, Slider) and callable(control.values)):
+            value, note = control.accept(state[control.path], state)
+            state = {**state, control.path: value}
+            yield state, control.path, note
 
 
 @cache

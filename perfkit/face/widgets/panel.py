@@ -30,8 +30,8 @@ from perfkit.face.widgets._drawn_tables import DrawnTables
 from perfkit.face.widgets._shared_values import SharedValues
 from perfkit.face.widgets._uploads import Uploads
 from perfkit.face.widgets.answer import Answer, Code, Whole
-from perfkit.face.widgets.chart import as_figure, describe
-from perfkit.face.widgets.control import Choice, Control, PathPicker, Slider, refusals
+from perfkit.face.widgets.chart import as_figure, describe, rows_of_tables
+from perfkit.face.widgets.control import Control, PathPicker, refusals, settling
 from perfkit.face.widgets.control import describe as describe_control
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet, failure, loading
@@ -122,8 +122,7 @@ class PanelView(View):
         self._waiting: dict[str, Any] = {}  # what was asked for before the options that it is one of could be made
         self._seq, self._version = 0, 0
         self._notes: dict[str, str] = {}
-        self._tables = DrawnTables()
-        self._beside = Beside()
+        self._tables, self._beside = DrawnTables(), Beside()
         self._uploads = Uploads(name, frozenset(control.path for control in panel.controls if isinstance(control, PathPicker)))
         self._before: State | None = None
         self._page = page_state()
@@ -288,7 +287,7 @@ class PanelView(View):
                 answer = Answer(*self.panel.view(result))
                 progress.check()
                 self._show(answer)
-            progress.rest(_NEXT_MOVE_S if answer.charts and any(seq for seq, _ in changes) else _SEND_S)  # 0: not by the visitor
+            self._rest(progress, moved=bool(answer.charts) and any(seq for seq, _ in changes))  # 0: not by the visitor
             whole = answer.whole(progress.check)
             progress.check()
             self._show_details(whole)
@@ -299,16 +298,18 @@ class PanelView(View):
             self._fail(error)
         self._shared.tell(self.state, origin=self)
 
+    def _rest(self, progress: Progress, *, moved: bool) -> None:
+        """Leave the kernel to the charts that are out; where the visitor `moved` something, to the next move as well."""
+        progress.rest(_NEXT_MOVE_S if moved else _SEND_S)
+
     def _look_up(self) -> None:
         """Get what options are made of, as far as it is there; changes wait for it."""
 
     def _settle_choices(self) -> None:
         """Options follow the state: a value that is none of them any more gives way to one that is."""
-        for control in self.panel.controls:
-            if isinstance(control, Choice) or (isinstance(control, Slider) and callable(control.values)):
-                value, note = control.accept(self.state[control.path], self.state)
-                self.state = {**self.state, control.path: value}
-                self._notes[control.path] = self._notes.get(control.path) or note
+        for state, path, note in settling(self.panel.controls, self.state):
+            self.state = state
+            self._notes[path] = self._notes.get(path) or note
 
     def _show(self, answer: Answer) -> None:
         """The first half of an answer: charts and sentence."""
@@ -332,7 +333,7 @@ class PanelView(View):
     def _show_details(self, whole: Whole) -> None:
         """The second half: all that a visitor reads after the charts."""
         tables = {name: table if isinstance(table, Table) else Table(frame=table) for name, table in whole.tables.items()}
-        contents = [table_content(name, table) for name, table in tables.items()]
+        contents, rows = [table_content(name, table) for name, table in tables.items()], rows_of_tables(whole.charts)
         with self.lock, self.hold_sync():
             self.answer = whole
             self._tables.draw(self._version, tables)
@@ -341,6 +342,7 @@ class PanelView(View):
                 "version": self._version,
                 "notes": [path_words(told(note)) for note in whole.notes],
                 "tables": contents,
+                "rows": rows,
                 "code": [{**part._asdict(), "title": told(part.title)} for part in whole.code],
             }
 
@@ -348,8 +350,7 @@ class PanelView(View):
         with self.lock, self.hold_sync():
             self.error = error
             self._draw_controls()
-            action = t(self.panel.empty.action) if self.panel.empty else ""
-            self.status = {**failure(error, action), "seq": self._seq}
+            self.status = {**failure(error, t(self.panel.empty.action) if self.panel.empty else ""), "seq": self._seq}
 
     def _show_progress(self, what: str, done: int, total: int) -> None:
         with self.lock:
@@ -378,8 +379,6 @@ class PanelView(View):
                 listing = control.browse(folder)
                 with self.lock:
                     self.controls = [{**drawn, "listing": listing} if drawn["name"] == name else drawn for drawn in self.controls]
-
-    # The address ------------------------------------------------------------
 
     def _on_address(self, _values: Mapping[str, str], origin: object) -> None:
         if origin is not self and self._shared.news(self.state):

@@ -24,8 +24,9 @@ from perfkit.face.widgets.entries import Entry, Folder
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Empty
 from perfkit.face.widgets.placed import draw, put
+from perfkit.face.widgets.recipe import Recipe
 from perfkit.face.widgets.status import NothingYet
-from perfkit.face.widgets.step_view import Recipe, StepView
+from perfkit.face.widgets.step_view import StepView
 from perfkit.face.widgets.values import Value
 
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 import IPython
 
 from perfkit.core import settings
-from perfkit.face.widgets.step_view import Recipe, StepView
+from perfkit.face.widgets.recipe import Recipe
+from perfkit.face.widgets.step_view import StepView
 from perfkit.face.widgets.view import waited
 
 STEP_MIME = "application/vnd.perfkit.step+json"

@@ -8,56 +8,30 @@ from __future__ import annotations
 
 import inspect
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from perfkit.core.texts import say, t, told
+from perfkit.face.widgets._ahead import AFTER_S, LONGEST_S, Ahead, Made, foreseen, going_on
 from perfkit.face.widgets._fills import Fills
 from perfkit.face.widgets._given import chosen_in, marked, origin_of, same
 from perfkit.face.widgets.answer import Answer, Whole
 from perfkit.face.widgets.control import Control, refusals
-from perfkit.face.widgets.entries import Button, Entry, seen
+from perfkit.face.widgets.entries import Button, seen
 from perfkit.face.widgets.page_state import page_state
-from perfkit.face.widgets.panel import Action, Empty, Panel, PanelView
+from perfkit.face.widgets.panel import Action, Panel, PanelView
+from perfkit.face.widgets.recipe import Recipe
 from perfkit.face.widgets.shown import shown
 from perfkit.face.widgets.status import NothingYet, Waiting, loading
 from perfkit.face.widgets.values import Value, no_answer_yet
-from perfkit.face.widgets.worker import Cancelled, Progress, check, running
+from perfkit.face.widgets.worker import Cancelled, Progress, check, running, unasked
 
 MOST_SETTLING_S = 10.0
 SETTLED_S = 0.1
 """A slider that is dragged moves again sooner than this."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recipe:
-    """What a step is made of: its function, what it follows by parameter, what its visitor sets, and how it is shown.
-
-    `show(view, result)` makes the answer where it is not made of what the function returns.
-    """
-
-    name: str
-    title: str
-    function: Callable[..., Any]
-    sources: Mapping[str, Value] = field(default_factory=dict)
-    entries: Mapping[str, Entry] = field(default_factory=dict)
-    constants: Mapping[str, Any] = field(default_factory=dict)
-    choose: str = ""
-    sets: Entry | None = None
-    several: int = 0
-    settled: bool = False
-    button: str = ""
-    buttons: tuple[Button, ...] = ()
-    help: str = ""
-    unless: Callable[..., str] | None = None
-    refresh_s: float = 0.0
-    empty: Empty | None = None
-    follows_log: bool = False
-    folded: bool = False
-    show: Callable[[StepView, Any], Whole] | None = None
 
 
 class StepView(PanelView):
@@ -79,6 +53,7 @@ class StepView(PanelView):
         self._options_are_known = False
         self._settled = threading.Event()
         self._fills, self._is_undone = Fills(recipe.entries), False
+        self._ahead, self._took_s = Ahead(), 0.0
         self._questions: dict[Value, int] = {}
         for name, entry in recipe.entries.items():
             entry.source, entry.set = self._own[name], partial(self._set_own, name)
@@ -246,15 +221,14 @@ class StepView(PanelView):
 
     def compute(self, state: Mapping[str, Any]) -> Whole:
         """What the function returns now, as an answer; raises Cancelled where everything is as it was and stands on the page."""
-        given = self._resolved | {name: state[name] for name in self._recipe.entries}
-        if self._recipe.several:
-            given["chosen"] = state[self._recipe.choose]
+        given = self._given(state)
         pressed = (pressed_for := self._seen_presses) > self._answered_presses
         known = self._remembered is not None and same(self._remembered[0], given) and self._seen_news == self._answered_news
         if not known or pressed:
             self._remembered, self._complete = None, False
             try:
-                found = self._run(given, pressed=pressed)
+                ready = self._ahead.take(given) if self._seen_news == self._answered_news and not pressed else None
+                found = ready or self._run(given, pressed=pressed)
                 if (progress := running()) is not None and progress.ended_early:  # for a newer question, of which it knows nothing
                     raise Cancelled
                 self._whole, self._remembered = found
@@ -276,7 +250,29 @@ class StepView(PanelView):
             raise Cancelled
         return self._whole
 
-    def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
+    def _given(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """What the function is called with."""
+        given = self._resolved | {name: state[name] for name in self._recipe.entries}
+        return given | ({"chosen": state[self._recipe.choose]} if self._recipe.several else {})
+
+    def _rest(self, progress: Progress, *, moved: bool) -> None:
+        """Make the answer to the next value of the slider that was moved, while the page draws this one."""
+        is_quick = moved and self._recipe.ahead and self._took_s <= LONGEST_S
+        if further := going_on(self.panel.controls, self._before, self.state) if is_quick else {}:
+            progress.rest(AFTER_S)
+            with unasked() as silent:
+                self._ahead.make(partial(self._foretold, {**self.state, **further}, silent))
+        super()._rest(progress, moved=moved)
+
+    def _foretold(self, state: Mapping[str, Any], progress: Progress) -> Made:
+        """The answer that a state will have."""
+        given = self._given(foreseen(self.panel.controls, self._fills, self.known, state))
+        result = self._called(given)
+        if progress.ended_early:
+            raise Cancelled
+        return self._shown(result), (given, result)
+
+    def _run(self, given: dict[str, Any], *, pressed: bool) -> Made:
         recipe = self._recipe
         if recipe.button and not pressed:
             if why := self._why_not(given):
@@ -287,7 +283,7 @@ class StepView(PanelView):
         check()  # a newer question has the press too
         if recipe.settled and (progress := running()) is not None:
             progress.pause(SETTLED_S)
-        result = recipe.function(**given)
+        result = self._called(given)
         if not recipe.button:
             check()  # what was cut short by a newer question is no answer; what was written is written
         else:
@@ -295,6 +291,12 @@ class StepView(PanelView):
             given |= self._after_saving()
         show = StepView._shown if recipe.show is None else recipe.show
         return show(self, result), (given, result)
+
+    def _called(self, given: Mapping[str, Any]) -> Any:
+        began_s = time.monotonic()
+        result = self._recipe.function(**given)
+        self._took_s = time.monotonic() - began_s
+        return result
 
     def _why_not(self, given: Mapping[str, Any]) -> str:
         unless = self._recipe.unless

@@ -22,7 +22,8 @@ from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.control import words as in_words
 from perfkit.face.widgets.entries import Button, Entry
 from perfkit.face.widgets.placed import draw, put
-from perfkit.face.widgets.step_view import Recipe, StepView
+from perfkit.face.widgets.recipe import Recipe
+from perfkit.face.widgets.step_view import StepView
 from perfkit.face.widgets.values import Value
 
 
@@ -89,6 +90,7 @@ def step(
     choose: str = "",
     several: int = 0,
     settled: bool = False,
+    ahead: bool = False,
     button: str = "",
     buttons: Sequence[Button] = (),
     title: str = "",
@@ -106,11 +108,12 @@ def step(
     keeps it. With `several` up to so many can be chosen, the newest first, and a second click gives one back: the function takes
     what stands in the column as `chosen`, runs again at every click, and `.chosen` is a tuple of dicts. Where `choose` names a
     control that is given, a click sets it to what stands in the column, also one of a step above. `settled` lets the function
-    wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `follows_log` it
-    runs again when another step has written to the project, with `button` when that is pressed, with `refresh_s` so often, because
-    others change what it shows. The button is not offered where `unless`, which takes parameters of the step, says why it is of no
-    use. Each of `buttons` does something of its own with the parameters of the step, which then runs again. What is not the answer
-    of a page may be `folded`: its sentence stands, and the rest when asked.
+    wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `ahead`, for a
+    function of its parameters alone, it runs for the next value of a slider while the page draws the last one. With `follows_log`
+    it runs again when another step has written to the project, with `button` when that is pressed, with `refresh_s` so often,
+    because others change what it shows. The button is not offered where `unless`, which takes parameters of the step, says why it
+    is of no use. Each of `buttons` does something of its own with the parameters of the step, which then runs again. What is not
+    the answer of a page may be `folded`: its sentence stands, and the rest when asked.
     Raises InputError that lists parameters without a value and values without a parameter.
     """
     known = {**given, "chosen": ()} if several else given
@@ -126,6 +129,7 @@ def step(
             sets=thing if isinstance(thing := given.get(choose), Entry) else None,
             several=several,
             settled=settled,
+            ahead=ahead,
             button=button,
             buttons=tuple(buttons),
             help=help,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from perfkit.core.texts import say
 from perfkit.core.units import format_bytes, format_count
@@ -22,10 +23,10 @@ class Progress:
     Amounts are bytes unless `unit` says otherwise, for example "ranks". `show(text, done, total)` gets at most 10 calls a second.
     """
 
-    def __init__(self, show: Callable[[str, int, int], None]) -> None:
+    def __init__(self, show: Callable[[str, int, int], None], *, beside: Progress | None = None) -> None:
         self._show = show
         self._last_s = 0.0
-        self._cancelled = threading.Event()
+        self._cancelled: threading.Event = threading.Event() if beside is None else beside._cancelled
         self.by_visitor = self.ended_early = False
 
     def __call__(self, what: str, done: int, total: int, unit: str = "") -> None:
@@ -95,6 +96,17 @@ def go_on(what: str, done: int, total: int, unit: str = "") -> bool:
 def running() -> Progress | None:
     """The progress of what this thread computes, for files that are read on the way; None in the kernel's main thread."""
     return getattr(_of_thread, "progress", None)
+
+
+@contextmanager
+def unasked() -> Iterator[Progress]:
+    """What this thread computes here nobody asked for yet: it shows no progress, and ends with what it is made beside."""
+    progress = running()
+    _of_thread.progress = silent = Progress(lambda *_: None, beside=progress)
+    try:
+        yield silent
+    finally:
+        _of_thread.progress = progress
 
 
 def _grouped(number: int) -> str:
