@@ -173,7 +173,7 @@ def test_the_longest_wait_that_is_told_is_the_longest_of_the_store(name):
     at = timeline.offset(int(longest["start_ns"]))
     (inside,) = [step for step in steps if step["start"] <= at < step["end"]]
     length, place = format_ns(int(longest["end_ns"] - longest["start_ns"])), format_ns(round(at - inside["start"]))
-    assert f"The longest, {length}, begins {place} into step {inside['step']}." in described(timeline)["sentence"]
+    assert f"The longest, {length}, begins {place} into step {inside['step']}. " in described(timeline)["notes"][0]
 
 
 def test_the_whole_of_a_unit_comes_in_parts_that_hold_each_event_once(kineto, monkeypatch):

@@ -253,10 +253,12 @@ def sentences(timeline: Timeline) -> tuple[str, ...]:
         return (told(recorded),)
     (most_ns, most), *others = sorted(parts, reverse=True)
     first = say(_SPENT[most], rank=str(opened[0]), share=most_ns / total, ns=most_ns, total_ns=total)
-    if most != COMPUTING and (longest := _longest(timeline, next(unit for unit in of_first if unit.label == most))):
-        first = say("{spent} The longest, {longest_ns}, begins {from_ns} into step {step}.", spent=first, **longest)
     listed = joined((say("{part} {ns} ({share})", part=part, ns=amount, share=amount / total) for amount, part in others), ", ")
-    return told(first), *([told(say("The rest: {others}.", others=listed))] if others else []), told(recorded)
+    rest = [say("The rest: {others}.", others=listed)] if others else []
+    if most != COMPUTING and (longest := _longest(timeline, next(unit for unit in of_first if unit.label == most))):
+        recorded = say("The longest, {longest_ns}, begins {from_ns} into step {step}. {recorded}", recorded=recorded, **longest)
+        return told(first), told(recorded), *map(told, rest)  # next to what it is the longest of
+    return told(first), *map(told, rest), told(recorded)
 
 
 def _longest(timeline: Timeline, unit: Unit) -> dict[str, Any]:
