@@ -134,6 +134,12 @@ def largest_told(totals: pd.DataFrame) -> tuple[str, ...]:
     )
 
 
+def won_told(name: str, factor: float, won: str) -> str:
+    """The sentence `won` of a what-if with the operator that it asks about, by the name that people read."""
+    operator = shortened(demangled(name), _IN_LEAD)
+    return say("{operator}, {factor} times faster. {won}", operator=operator, factor=format_entry(factor), won=won)
+
+
 def ran_told(kernels: pd.DataFrame, collectives: pd.DataFrame, by: Grouping = "name") -> str:
     """What a rank computed most and where it communicated most, in sentences; of `largest_kernels`, `largest_collectives`."""
     told = []

@@ -22,6 +22,7 @@ from perfkit.explain.operators import (
     operator_totals,
     ran_told,
     small_told,
+    won_told,
 )
 from perfkit.record.format import Sink
 from perfkit.record.load import load
@@ -191,3 +192,8 @@ def test_a_run_beside_itself_has_nothing_slower_than_its_share(ascend: Run):
 )
 def test_cores_have_plain_names(core: str | None, kind: str, expected: str):
     assert core_label(core, kind) == expected
+
+
+def test_what_a_faster_operator_wins_is_told_of_it_by_the_name_that_people_read():
+    told = won_told("aclnnInplaceCopy_TensorMoveAiCore_TensorMove", 2.0, "The step would take 1 ms.")
+    assert told == "InplaceCopy: TensorMove, 2 times faster. The step would take 1 ms."

@@ -35,9 +35,9 @@ OPENED: Mapping[str, tuple[Path, ...]] = {
 
 
 def cases() -> Iterator[Any]:
-    for name in (name for name in with_steps() if name.startswith(ANSWERED)):
-        yield pytest.param(name, {}, id=name)
-        yield from (pytest.param(name, {"path": path}, id=f"{name}-{path.stem}") for path in OPENED.get(name[:2], ()))
+    of_pages = [(name, path) for name in with_steps() if name.startswith(ANSWERED) for path in (None, *OPENED.get(name[:2], ()))]
+    for name, path in sorted(of_pages, key=lambda case: str(case[1] or "")):  # a recording is read once for all its pages
+        yield pytest.param(name, {"path": path} if path else {}, id=f"{name}-{path.stem}" if path else name)
     for names in (("torch_npu_2rank", "kineto_resnet"), ("torch_npu_2rank", "torch_npu_2rank")):
         old, new = (data_folder() / "traces" / name for name in names)
         yield pytest.param("21_compare", {"old_path": old, "path": new}, id=f"21-{'-'.join(names)}")

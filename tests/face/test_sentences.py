@@ -210,11 +210,10 @@ def _in_the_sample_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def cases() -> Iterator[Any]:
-    for name in with_steps():
-        yield pytest.param(name, {}, id=name)
-        of = RUNS if name.startswith(OF_RUNS) else PLANS if name.startswith(OF_PLANS) else ()
-        for path in of:
-            yield pytest.param(name, {"path": path}, id=f"{name}-{path.stem}")
+    of = {name: RUNS if name.startswith(OF_RUNS) else PLANS if name.startswith(OF_PLANS) else () for name in with_steps()}
+    of_pages = [(name, path) for name in of for path in (None, *of[name])]
+    for name, path in sorted(of_pages, key=lambda case: str(case[1] or "")):  # a recording is read once for all its pages
+        yield pytest.param(name, {"path": path} if path else {}, id=f"{name}-{path.stem}" if path else name)
 
 
 def without_source(name: str, page: Mapping[str, StepView], of: str, whole: Whole) -> list[tuple[str, str]]:

@@ -141,6 +141,7 @@ def schedule_figure(drawn: LaidOut) -> Figure:
     return Figure(
         chart=schedule_picture(schedule_rows(operations, again_ns)),
         params={"height": picture_height(drawn.problem.num_stages)},
+        table="operations",
         rows=partial(schedule_table, operations, again_ns),
         wide=True,
     )

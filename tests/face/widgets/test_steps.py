@@ -844,3 +844,14 @@ def test_a_search_that_a_newer_question_ended_early_is_no_answer_to_it():
     assert begun.wait(30)
     the_best.set(n=3)
     assert (the_best.wait().text, asked) == ("proven", [3, 3])
+
+
+def test_what_the_table_of_a_chart_has_more_than_is_drawn_comes_after_the_drawing():
+    @widgets.step(n=widgets.Slider(1, 9, default=2))
+    def first_ranks(n):
+        return "the first", {"Bars": Figure(chart=bars(table(n)), rows=lambda: {"rank": list(range(9))}), "Few": bars(table(1))}
+
+    first_ranks.wait()
+    view = first_ranks.view
+    assert view.data["datasets"]["Bars"]["rows"]["rank"] == [0, 1]
+    assert view.details["rows"] == {"Bars": {"rank": list(range(9))}}
