@@ -1,7 +1,7 @@
 """Ahead: the answer to a slider's next value, made while the page draws that to the last one.
 
-A slider that went from one value to the next mostly goes on to the one after it. Drawing takes the browser about as long as
-computing takes the kernel; of the two the visitor then waits for one.
+A slider that went from one value to the next mostly goes on to the one after it, or turns back. Drawing takes the browser about as
+long as computing takes the kernel; of the two the visitor then waits for one.
 """
 
 from __future__ import annotations
@@ -25,23 +25,34 @@ Made = tuple[Whole, tuple[dict[str, Any], Any]]
 
 
 class Ahead:
-    """The one answer that was made ahead."""
+    """What is there before it is asked for: one answer further on, and the one that was left last, for a slider that turns back."""
 
     def __init__(self) -> None:
-        self._kept: Made | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Answers to the same values may be others from now on."""
+        self._further: Made | None = None
+        self._left: Made | None = None
+        self._standing: Made | None = None
 
     def make(self, made: Callable[[], Made]) -> None:
-        """Keep an answer in place of any other. One that fails is not kept: it fails again when the visitor asks for it."""
-        self._kept = None
+        """Keep an answer in place of any other that was made. One that fails is not kept: it fails again when it is asked for."""
+        self._further = None
         try:
-            self._kept = made()
+            self._further = made()
         except Exception:  # it is told where it is asked for
             return
 
     def take(self, given: Mapping[str, Any]) -> Made | None:
-        """The answer to what is `given` now, once. None if another one was made, which nobody will ask for next."""
-        kept, self._kept = self._kept, None
-        return kept if kept is not None and same(kept[1][0], given) else None
+        """The answer to what is `given` now, if it is there. The one that stands is left for it."""
+        found = next((one for one in (self._further, self._left) if one is not None and same(one[1][0], given)), None)
+        self._further, self._left, self._standing = None, self._standing or self._left, None
+        return found
+
+    def stands(self, made: Made) -> None:
+        """This is the answer now."""
+        self._standing = made
 
 
 def foreseen(controls: Sequence[Control], fills: Fills, known: Known, state: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -50,8 +50,7 @@ class StepView(PanelView):
         self._presses = self._seen_presses = self._answered_presses = 0
         self._news = self._seen_news = self._answered_news = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
-        self._options_are_known = False
-        self._settled = threading.Event()
+        self._options_are_known, self._settled = False, threading.Event()
         self._fills, self._is_undone = Fills(recipe.entries), False
         self._ahead, self._took_s = Ahead(), 0.0
         self._questions: dict[Value, int] = {}
@@ -226,12 +225,14 @@ class StepView(PanelView):
         known = self._remembered is not None and same(self._remembered[0], given) and self._seen_news == self._answered_news
         if not known or pressed:
             self._remembered, self._complete = None, False
+            if not self._recipe.ahead or pressed or self._seen_news != self._answered_news:
+                self._ahead.forget()
             try:
-                ready = self._ahead.take(given) if self._seen_news == self._answered_news and not pressed else None
-                found = ready or self._run(given, pressed=pressed)
+                found = self._ahead.take(given) or self._run(given, pressed=pressed)
                 if (progress := running()) is not None and progress.ended_early:  # for a newer question, of which it knows nothing
                     raise Cancelled
                 self._whole, self._remembered = found
+                self._ahead.stands(found)
             except Cancelled:  # a newer question has the press too; the visitor's own word ends it
                 if (progress := running()) is not None and progress.by_visitor:
                     self._answered_presses = pressed_for
@@ -334,8 +335,7 @@ class StepView(PanelView):
         """Let what follows the step begin."""
         assert self._remembered is not None
         self._finish(self.result, self._remembered[1])
-        several = bool(self._recipe.several)
-        self._finish(self.selection, chosen_in(self._whole, self._recipe.choose, self.state, several=several))
+        self._finish(self.selection, chosen_in(self._whole, self._recipe.choose, self.state, several=bool(self._recipe.several)))
 
     def _show_details(self, whole: Whole) -> None:
         """Its charts are out, and whoever moves a slider rests: what follows the step is in nobody's way now."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perfkit.face import widgets
+from perfkit.face.widgets.entries import Button
 from perfkit.face.widgets.step_view import StepView
 from perfkit.face.widgets.steps import Step
 from perfkit.face.widgets.worker import go_on
@@ -52,6 +53,52 @@ def test_a_slider_that_goes_on_finds_its_next_answer_made():
     assert len(squares.wait().tables["By rank"].frame) == 5
     assert (move(squares.view, n=3), calls) == ("3 is 9", [3, 4, 5, 6, 3, 1])
     assert (move(squares.view, n=9), calls[6:]) == ("9 is 81", [9]), "there is nothing beyond the end"
+
+
+def test_a_slider_that_turns_finds_the_answer_that_it_left():
+    squares, calls = counted()
+    move(squares.view, n=4)
+    assert (move(squares.view, n=3), calls) == ("3 is 9", [3, 4, 5, 2])
+    assert (move(squares.view, n=4), calls) == ("4 is 16", [3, 4, 5, 2, 5])
+    assert squares.value[0] == "4 is 16"
+    assert len(squares.wait().tables["By rank"].frame) == 4
+
+
+def test_a_slider_turns_from_what_is_impossible_to_the_answer_before_it():
+    squares, calls = counted()
+    move(squares.view, n=7)
+    with pytest.raises(ValueError, match="no eight"):
+        move(squares.view, n=8)
+    del calls[:]
+    assert (move(squares.view, n=7), calls) == ("7 is 49", [6])
+
+
+def test_an_answer_that_was_left_is_made_anew_where_it_may_be_another_one_now():
+    told = ["first"]
+    button = Button(label="Change", run=lambda: told.append("second") or "")
+
+    @widgets.step(n=widgets.Slider(1, 9, default=3), buttons=(button,), ahead=True)
+    def words(n: int) -> Any:
+        return f"{told[-1]} {n}", {"Bars": bars(table(n))}
+
+    words.wait()
+    assert [move(words.view, n=4), move(words.view, n=3)] == ["first 4", "first 3"]
+    words.view.on_message({"type": "act", "name": words.view.actions[0]["name"], "values": {}})
+    assert words.view.wait().text == "second 3"
+    assert [move(words.view, n=2), move(words.view, n=4)] == ["second 2", "second 4"], "neither what was made nor what was left"
+
+
+def test_nothing_that_was_left_is_kept_for_a_step_without_the_word():
+    calls: list[int] = []
+
+    @widgets.step(n=widgets.Slider(1, 9, default=3))
+    def alone(n: int) -> Any:
+        calls.append(n)
+        return f"{n}", {"Bars": bars(table(n))}
+
+    alone.wait()
+    assert [move(alone.view, n=4), move(alone.view, n=3), move(alone.view, n=4)] == ["4", "3", "4"]
+    assert calls == [3, 4, 3, 4]
 
 
 def test_what_was_made_changes_nothing_until_it_is_asked_for():
@@ -184,7 +231,7 @@ def test_every_slider_of_a_page_gives_ahead_what_it_gives_anew(name: str, step: 
         with monkeypatch.context() as anew:
             anew.setattr("perfkit.face.widgets.step_view.LONGEST_S", -1.0)
             for value in values:
-                view._ahead.take({})
+                view._ahead.forget()
                 move(view, **{path: value})
                 assert (view.data["sentence"], view.data["datasets"], view.data["params"], view.details["tables"]) == found[value]
     assert any(taken), "what was made ahead was taken"
