@@ -17,6 +17,8 @@ Times = NDArray[np.int64]
 Scalar = TypeVar("Scalar", np.int64, np.float64)
 BLOCK = 512
 """Layouts whose ends are kept at once: few enough for the processor's cache."""
+NARROW = 20
+"""Ends of so many nodes, one by one, take as long as those of a level of nodes in a batch, which has to be cut into levels, too."""
 
 
 def node_ends(dag: Dag, durations_ns: Sequence[Number]) -> list[Number]:
@@ -39,6 +41,9 @@ def node_ends(dag: Dag, durations_ns: Sequence[Number]) -> list[Number]:
 
 def makespans(dag: Dag, durations_ns: NDArray[Scalar]) -> NDArray[Scalar]:
     """The makespan of every column of `durations_ns`, shape (rows, layouts); the result has shape (layouts,) and its type."""
+    if durations_ns.shape[1] * len(dag.graph) <= NARROW * len(dag.graph.levels):
+        ends = [max(node_ends(dag, column), default=0) for column in durations_ns.T.tolist()]
+        return np.array(ends, dtype=durations_ns.dtype)
     parts = [_block(dag, durations_ns[:, start : start + BLOCK]) for start in range(0, durations_ns.shape[1], BLOCK)]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=durations_ns.dtype)
 
@@ -98,12 +103,13 @@ def _levels(dag: Dag) -> tuple[_Level, ...]:
 def longest_path(dag: Dag, durations_ns: Sequence[Number], ends_ns: Sequence[Number], last: int) -> list[int]:
     """Nodes of the path that decides when node `last` ends, in order; of equal predecessors the lane's own is taken."""
     hop_ns, edges = durations_ns[dag.hop_row], dag.graph.edges
-    path, node = [last], last
-    while after := [(before[node], hop[node]) for before, hop in edges if before[node] >= 0]:
-        longest_ns = None
-        for before, hop in after:
-            arrival_ns = ends_ns[before] + hop_ns if hop else ends_ns[before]
-            if longest_ns is None or arrival_ns > longest_ns:
-                longest_ns, node = arrival_ns, before
+    path, node = [], last
+    while node >= 0:
         path.append(node)
+        at, node, longest_ns = node, -1, None
+        for before, hop in edges:
+            if (other := before[at]) >= 0:
+                arrival_ns = ends_ns[other] + hop_ns if hop[at] else ends_ns[other]
+                if longest_ns is None or arrival_ns > longest_ns:
+                    longest_ns, node = arrival_ns, other
     return path[::-1]
