@@ -12,6 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -29,33 +30,34 @@ from tests.notebook_format import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 FACE = ROOT / "perfkit" / "face"
+WORD = re.compile(r"[A-Za-z]{3,}")
 
 
 def used() -> dict[str, dict[str, str]]:
     """Section, English text, place."""
     found: dict[str, dict[str, str]] = {}
-    for section, text, place in (
+    for section, text, place in (*_written(), *_rules(), *_sentences(), *_words(), *_said(), *_problems(), *_columns(), *_class()):
+        if text.strip() and re.search(r"[A-Za-z]{2}", text):
+            found.setdefault(section, {}).setdefault(text, place)
+    return found
+
+
+@cache
+def _written() -> tuple[tuple[str, str, str], ...]:
+    """What stands in files, which are read once; the rest is that of rules and catalogues as they are at the moment."""
+    return (
         *_pages(),
         *_shell(),
         *_verdict(),
         *_next(),
         *_titles(),
         *_steps(),
-        *_rules(),
         *_forms(),
-        *_sentences(),
-        *_words(),
-        *_said(),
-        *_problems(),
-        *_columns(),
+        *_findings(),
         *_header_texts(),
         *_scripts(),
         *_templates(),
-        *_class(),
-    ):
-        if text.strip() and re.search(r"[A-Za-z]{2}", text):
-            found.setdefault(section, {}).setdefault(text, place)
-    return found
+    )
 
 
 def untranslated(language: str = "zh") -> dict[str, str]:
@@ -217,7 +219,7 @@ def _forms() -> Iterator[tuple[str, str, str]]:
                 yield from (("forms", _constant(each), path.name) for value in said for each in _elements(value))
 
 
-def _sentences() -> Iterator[tuple[str, str, str]]:
+def _findings() -> Iterator[tuple[str, str, str]]:
     """What rules say with figures in it, with places for these."""
     folder = ROOT / "perfkit" / "explain" / "diagnose"
     for path in sorted(folder.rglob("*.py")):
@@ -230,6 +232,10 @@ def _sentences() -> Iterator[tuple[str, str, str]]:
                 said += [each for word in node.keywords if (name, word.arg) in ADVISED for each in _elements(word.value)]
                 for text in (text for value in said for text in texts_of(value, tree)):
                     yield "sentences", text, path.name
+
+
+def _sentences() -> Iterator[tuple[str, str, str]]:
+    """What rules say in constants, and in words of their own."""
     yield from (("sentences", text, "own_words.py") for text in _strings(OWN_WORDS))
     for rule in discover.constants("perfkit.explain.diagnose.rules", "RULE"):
         yield "sentences", rule.how_to_collect, rule.name
@@ -322,23 +328,33 @@ def _words() -> Iterator[tuple[str, str, str]]:
 
 def _said() -> Iterator[tuple[str, str, str]]:
     """What pages say, wherever it is made, with places for figures: those of the catalogue whose words some code still has."""
+    known = _words_that_are_said()
+    for text in catalogue("zh").get("said", {}):
+        if known.issuperset(WORD.findall(text)):
+            yield "said", text, "perfkit"
+
+
+@cache
+def _words_that_are_said() -> frozenset[str]:
     rooms = ("config", "explain", "face", "predict", "project", "record", "teach")
     files = [path.read_text() for room in rooms for path in (ROOT / "perfkit" / room).rglob("*.py")]
     files += [text for path in pages() for text in _code_of(path)]
     files += [path.read_text() for path in (ROOT / "data").rglob("*.toml")]
-    known = set(re.findall(r"[A-Za-z]{3,}", "\n".join(files)))
-    for text in catalogue("zh").get("said", {}):
-        if set(re.findall(r"[A-Za-z]{3,}", text)) <= known:
-            yield "said", text, "perfkit"
+    return frozenset(WORD.findall("\n".join(files)))
 
 
 def _problems() -> Iterator[tuple[str, str, str]]:
     """What perfkit and the parsers below it refuse: that of the catalogue whose words some code still has."""
-    folders = [ROOT / "perfkit", *(Path(str(package.__file__)).parent for package in (json, tomllib, yaml))]
-    known = set(re.findall(r"[A-Za-z]{3,}", "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))))
+    known = _words_that_are_raised()
     for text in catalogue("zh").get("problems", {}):
-        if set(re.findall(r"[A-Za-z]{3,}", text)) <= known:
+        if known.issuperset(WORD.findall(text)):
             yield "problems", text, "perfkit"
+
+
+@cache
+def _words_that_are_raised() -> frozenset[str]:
+    folders = [ROOT / "perfkit", *(Path(str(package.__file__)).parent for package in (json, tomllib, yaml))]
+    return frozenset(WORD.findall("\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))))
 
 
 def _code_of(path: Path) -> list[str]:
@@ -347,13 +363,18 @@ def _code_of(path: Path) -> list[str]:
 
 def _columns() -> Iterator[tuple[str, str, str]]:
     """Heads of columns: those of the catalogue that the code of a page still has, as a key with its unit or in words."""
-    rooms = (FACE / "cli", FACE / "widgets", *(ROOT / "perfkit" / room for room in ("explain", "predict", "project", "teach")))
-    code = "\n".join(path.read_text() for room in rooms for path in room.rglob("*.py"))
-    keys = set(re.findall(r"[\"']([A-Za-z][\w ]*)[\"']|\b([a-z_]+)=", code))
-    labels = {column_label(key) for pair in keys for key in pair if key}
+    labels = _labels()
     for text in catalogue("zh").get("columns", {}):
         if text in labels:
             yield "columns", text, "perfkit/face"
+
+
+@cache
+def _labels() -> frozenset[str]:
+    rooms = (FACE / "cli", FACE / "widgets", *(ROOT / "perfkit" / room for room in ("explain", "predict", "project", "teach")))
+    code = "\n".join(path.read_text() for room in rooms for path in room.rglob("*.py"))
+    keys = set(re.findall(r"[\"']([A-Za-z][\w ]*)[\"']|\b([a-z_]+)=", code))
+    return frozenset(column_label(key) for pair in keys for key in pair if key)
 
 
 def _class() -> Iterator[tuple[str, str, str]]:
