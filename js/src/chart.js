@@ -281,6 +281,7 @@ export class Chart {
 
   /** What the table shows in place of what is drawn, where that is more; it comes after the drawing. */
   setTable(rows = null) {
+    if (rows === this.tableRows) return; // an open table keeps its focus
     this.tableRows = rows;
     this.drawTable();
   }
