@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ def with_steps() -> list[str]:
 def run_page(name: str, **parameters: str | Path) -> dict[str, Any]:
     """Run the cells of a page; `parameters` take the place of those in its tagged cell. Returns the objects by name."""
     objects: dict[str, Any] = {}
-    _run(objects, name, parameters)
+    for _ in _cells(objects, name, parameters):
+        continue
     return objects
 
 
@@ -40,11 +41,18 @@ def opened_page(name: str, **parameters: str | Path) -> dict[str, Any]:
     """`run_page` as far as it goes: the lines for a person's own objects may need what a recording does not hold."""
     objects: dict[str, Any] = {}
     with suppress(NotMeasuredError, NothingYet):
-        _run(objects, name, parameters)
+        for _ in _cells(objects, name, parameters):
+            continue
     return objects
 
 
-def _run(objects: dict[str, Any], name: str, parameters: Mapping[str, str | Path]) -> None:
+def cell_by_cell(name: str, **parameters: str | Path) -> Iterator[dict[str, Any]]:
+    """`opened_page`, with the objects that are there after each cell: what asks for the first steps waits for no other."""
+    with suppress(NotMeasuredError, NothingYet):
+        yield from _cells({}, name, parameters)
+
+
+def _cells(objects: dict[str, Any], name: str, parameters: Mapping[str, str | Path]) -> Iterator[dict[str, Any]]:
     page_state.cache_clear()  # a page of its own has an address of its own
     objects["__name__"] = "page"
     for cell in code_cells(name):
@@ -53,6 +61,7 @@ def _run(objects: dict[str, Any], name: str, parameters: Mapping[str, str | Path
         if "parameters" in cell["metadata"].get("tags", ()):
             assert set(parameters) <= set(objects)
             objects.update({key: str(value) for key, value in parameters.items()})
+        yield objects
 
 
 def views(objects: dict[str, Any]) -> dict[str, StepView]:

@@ -11,10 +11,9 @@ import pytest
 
 from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import data_folder
-from perfkit.face.widgets.step_view import StepView
 from perfkit.project.sample import demo
 from tests.face.test_sentences import OWN, PLANS, RUNS
-from tests.page_cells import opened_page, views, with_steps
+from tests.page_cells import cell_by_cell, views, with_steps
 
 MOST_LETTERS = 130
 ANSWERED = ("00", "02", "03", "05", "06", "10", "12", "13", "17", "18", "20", "21", "31")
@@ -54,17 +53,18 @@ def sample_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return demo(tmp_path_factory.mktemp("first") / "demo").folder
 
 
-def first_sentence(page: Mapping[str, StepView]) -> str:
+def first_sentence(page: str, parameters: Mapping[str, Path]) -> str:
     """What a visitor reads first below the lines of what is open; empty where nothing of it was recorded."""
-    for name, view in page.items():
-        with suppress(PerfkitError):
-            if not name.startswith("open_") and (text := view.wait().text):
-                return str(text)
+    for objects in cell_by_cell(page, **parameters):
+        for name, view in views(objects).items():
+            with suppress(PerfkitError):
+                if not name.startswith("open_") and (text := view.wait().text):
+                    return str(text)
     return ""
 
 
 @pytest.mark.parametrize(("name", "parameters"), list(cases()))
 def test_the_first_sentence_of_a_page_is_read_at_a_glance(name: str, parameters: Mapping[str, Path]):
-    text = first_sentence(views(opened_page(name, **parameters)))
+    text = first_sentence(name, parameters)
     assert len(text) <= MOST_LETTERS, text
     assert bool(text) or parameters, "every page answers for the sample"
