@@ -21,6 +21,9 @@ _OPERATOR = re.compile(r"&&|\|\||;;&|;&|;;|[;&|()\n]")
 _REDIRECTION = re.compile(r"(?:\d+|&)?(?:>>|>\||>&|<<<|<&|<>|[<>])(?:&?[\d-](?![\w./]))?")
 _BRACKETS = {"{": re.compile(r"[{}]"), "(": re.compile(r"[()]")}
 _PIECE_ENDS = frozenset({";", "&", "\n"})
+_PLAIN = re.compile(r"[^\s;&|()'\"\\`$<>]*")
+"""What ends no word, opens no quote and is replaced by nothing: passed over at once, for scripts are mostly that."""
+_QUOTED = re.compile(r'[^"\\$]*')
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ def pieces(text: str, line: int) -> Iterator[Word]:
     """The words that an unquoted text is split into where it is used, each with its line."""
     position, start, counted = 0, -1, 0
     while position <= len(text):
+        if (plain := _behind(_PLAIN, text, position)) > position:
+            position, start = plain, position if start < 0 else start
         char = text[position : position + 1]
         if not char or char in " \t\r\n" or text.startswith(CONTINUED, position):
             if start >= 0:
@@ -166,7 +171,11 @@ def _tokens(text: str, name: str) -> Iterator[Word]:
 
 def _word_end(text: str, start: int, line: int, name: str) -> int:
     position = start
-    while position < len(text) and text[position] not in SPACE and not _OPERATOR.match(text, position):
+    while (
+        (position := _behind(_PLAIN, text, position)) < len(text)
+        and text[position] not in SPACE
+        and not _OPERATOR.match(text, position)
+    ):
         char = text[position]
         if char in "'\"":
             end = _closing_quote(text, position)
@@ -187,13 +196,21 @@ def _word_end(text: str, start: int, line: int, name: str) -> int:
 
 
 def _closing_quote(text: str, start: int) -> int:
-    quote, position = text[start], start + 1
-    while position < len(text) and text[position] != quote:
-        if quote == '"' and text.startswith("$(", position):
+    if text[start] == "'":
+        return text.find("'", start + 1)
+    position = start + 1
+    while (position := _behind(_QUOTED, text, position)) < len(text) and text[position] != '"':
+        if text.startswith("$(", position):
             position = closing_bracket(text, position + 1)
         else:
-            position += 2 if text[position] == "\\" and quote == '"' else 1
-    return position if position < len(text) else text.find(quote, start + 1)
+            position += 2 if text[position] == "\\" else 1
+    return position if position < len(text) else text.find('"', start + 1)
+
+
+def _behind(run: re.Pattern[str], text: str, start: int) -> int:
+    """Behind the longest run of such characters from `start` on, which may be none."""
+    found = run.match(text, start)
+    return start if found is None else found.end()
 
 
 class _Parser:

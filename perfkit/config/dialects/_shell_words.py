@@ -19,6 +19,8 @@ _MAX_DEPTH, _MAX_CHARS, _MAX_TEXT, _MAX_DIGITS = 10, 10_000, 50_000, 100
 _PLAIN = re.compile(r"\$(\w+|[#@*])")
 _BRACED = re.compile(r"(#?)(\w+|[#@*])(?:\[([@*]|\d+)\])?(?:(:?[-=+?])(.*))?", re.DOTALL)
 _BARE = re.compile(r"(?<![\w$])([A-Za-z_]\w*)")
+_STANDS = re.compile(r"[^$`]+")
+_UNQUOTED = re.compile(r"[^$`'\"\\]+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -31,8 +33,10 @@ def expanded(text: str, variables: Mapping[str, Value], depth: int = 0) -> str:
     while position < len(text):
         if length > max(_MAX_CHARS, len(text)):
             return text
-        end = expansion_end(text, position)
-        if end > position:
+        if stands := _STANDS.match(text, position):
+            end = stands.end()
+            found.append(stands[0])
+        elif (end := expansion_end(text, position)) > position:
             found.append(_replaced(text[position:end], variables, depth))
         elif plain := _PLAIN.match(text, position):
             end = plain.end()
@@ -55,6 +59,9 @@ def unquoted(text: str, put_in: Callable[[str], str]) -> str:
         found.append(put_in(_ESCAPED.sub(_escaped, text[start:end])))
 
     while position < len(text):
+        if plain := _UNQUOTED.match(text, position):
+            position = plain.end()
+            continue
         char = text[position]
         if char == "'":
             flush(position)
