@@ -8,7 +8,7 @@ const bundles = [
   { entry: "load/load.js", outfile: "../perfkit/face/widgets/_load.js", sources: ["load/load.js", "src/load_module.js"] },
   { entry: "src/widgets.js", outfile: "../perfkit/face/widgets/_widgets.js", sources: await sourcesBeside("src") },
   { entry: "vega/vega.js", outfile: "../perfkit/face/charts/_vega.js", sources: ["vega/vega.js", "package-lock.json"] },
-  { entry: "report/report.js", outfile: "../perfkit/face/report/_report.js", sources: ["report/report.js", ...["chart", "dom", "load_module", "narrow", "shares", "table", "texts", "theme"].map((name) => `src/${name}.js`)] },
+  { entry: "report/report.js", outfile: "../perfkit/face/report/_report.js", sources: ["report/report.js", ...["chart", "dom", "load_module", "narrow", "shares", "table", "texts", "theme", "tips"].map((name) => `src/${name}.js`)] },
 ];
 
 for (const { entry, outfile, sources } of bundles) {

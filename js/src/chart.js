@@ -8,6 +8,7 @@ import { Table } from "./table.js";
 import { colorsOf, onThemeChange, themed, vegaConfig } from "./theme.js";
 import { leastShares } from "./shares.js";
 import { t } from "./texts.js";
+import { showTips, writtenLate } from "./tips.js";
 
 // An SVG node a mark gets slow: 640 take a slider 50 ms; below, SVG stays sharp. Either is one picture to assistive technology, told by
 // its text alternative and its table.
@@ -124,13 +125,12 @@ export class Chart {
     const compiled = vega.compile({ ...themed(shown, colors), config: undefined }, { config }).spec;
     this.sized = sizedSignals(shown, compiled);
     const rows = Math.max(0, ...Object.values(this.datasets).map(lengthOf));
-    const view = new vega.View(vega.parse(compiled), {
+    const view = new vega.View(vega.parse(writtenLate(compiled)), {
       renderer: spec.usermeta?.renderer ?? (rows > CANVAS_FROM_ROWS ? "canvas" : "svg"),
       loader: offlineLoader(vega),
       hover: true,
     });
-    const tips = new vega.TooltipHandler({ theme: "custom" });
-    view.tooltip((handler, event, item, shown) => tips.call(handler, event, item, inWords(leastShares(shown), this.description.words)));
+    showTips(vega, view, (shown) => inWords(leastShares(shown), this.description.words));
     for (const [name, value] of Object.entries(this.params)) setSignal(view, name, value);
     this.rows = {};
     this.pending = { rows: {}, values: {} };

@@ -25,6 +25,8 @@ from perfkit.core.units import NS_PER_S
 
 LEAST_DRAWN = 0.01
 """What reaches less of its roof is counted, not drawn under it: such operators wait rather than compute or move."""
+MOST_DRAWN = 200
+"""Of operators and their shapes, the longest first: further points would lie on one another."""
 ELEMENT_BYTES = {
     **dict.fromkeys(("int8", "uint8", "bool", "char", "byte", "signed char", "unsigned char", "float8_e4m3fn", "float8_e5m2"), 1),
     **dict.fromkeys(("float16", "dt_bf16", "bfloat16", "bf16", "fp16", "half", "short", "int16", "c10::half", "c10::bfloat16"), 2),
@@ -156,9 +158,13 @@ def roof_told(beneath: pd.DataFrame, device: str) -> list[str]:
                 why=why,
             )
         )
-    if below := int((beneath["efficiency_ratio"] < LEAST_DRAWN).sum()):
+    if len(beneath) > MOST_DRAWN:
+        form = "Drawn are the {num} that take longest, of {all} operators, each with its shapes."
+        told.append(say(form, num=str(MOST_DRAWN), all=str(len(beneath))))
+    longest_ones = beneath.head(MOST_DRAWN)
+    if below := int((longest_ones["efficiency_ratio"] < LEAST_DRAWN).sum()):
         form = "Not drawn, as below a hundredth of the roof: {num} of {all} operators, each with its shapes."
-        told.append(say(form, num=str(below), all=str(len(beneath))))
+        told.append(say(form, num=str(below), all=str(len(longest_ones))))
     return told
 
 

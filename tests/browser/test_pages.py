@@ -325,6 +325,22 @@ def test_a_number_is_short_to_look_at_and_exact_for_whoever_is_in_its_field(open
     expect(field).to_have_attribute("title", "57.19999999925494")
 
 
+def test_a_bar_of_a_canvas_tells_what_it_is_also_after_its_numbers_have_changed(open_page: OpenPage):
+    page = open_page("06_pipeline_balance")
+    shown = panel(page, "what-the-pipeline-does")
+    tip, bar = page.locator("#vg-tooltip-element"), {"x": 300, "y": 60}
+    for again in range(2):
+        shown.locator(".pk-plot canvas").hover(position=bar)
+        expect(tip).to_be_visible()
+        expect(tip).to_contain_text("micro batch")
+        text = shown.locator(".pk-sentence").text_content()
+        if not again:
+            shown.get_by_role("slider").first.press("ArrowRight")
+            expect(shown.locator(".pk-sentence")).not_to_have_text(text)
+            page.mouse.move(0, 0)
+            expect(tip).not_to_be_visible()
+
+
 def test_a_table_that_its_place_cuts_off_shows_all_its_rows_when_asked(open_page: OpenPage):
     table = panel(open_page("12_operators"), "which-take-most").locator(".pk-table").first
     hidden = "(node) => { const box = node.querySelector('.pk-scroll'); return box.scrollHeight - box.clientHeight; }"

@@ -14,7 +14,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.units import NS_PER_MS, NS_PER_US
 from perfkit.explain.diagnose.kernels import told
 from perfkit.explain.operators import UNKNOWN
-from perfkit.explain.roofline import LEAST_DRAWN, roof_of
+from perfkit.explain.roofline import LEAST_DRAWN, MOST_DRAWN, roof_of
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -67,14 +67,11 @@ def count_mean(rows: Rows, *, small_us: float) -> alt.LayerChart:
     return theme.with_rows(alt.LayerChart(layer=[limit, points], width="container", height=300), data)
 
 
-MAX_COSTS = 200
-"""Operators and shapes under one roof, those that take most."""
-
-
 def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerChart:
     """Draw what operators reached under the roof of a device; `costs` is of `under_the_roof`.
 
-    What reaches less than `LEAST_DRAWN` of it would stretch the axis over decades, and is not drawn. Raises InputError if the
+    What reaches less than `LEAST_DRAWN` of it would stretch the axis over decades, and is not drawn, nor is more than the
+    `MOST_DRAWN` that take longest. Raises InputError if the
     memory rate of the device is not known.
     """
     peak_flops_per_s, memory_bytes_per_s = roof_of(device)
@@ -87,7 +84,7 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
             "total_ms": row["total_ns"] / NS_PER_MS,
             "shapes": str(row["input_shapes"]),
         }
-        for row in costs.head(MAX_COSTS).to_dict("records")
+        for row in costs.head(MOST_DRAWN).to_dict("records")
         if row["intensity_flops_per_byte"] > 0 and row["efficiency_ratio"] >= LEAST_DRAWN
     ]
     ridge = peak_flops_per_s / memory_bytes_per_s

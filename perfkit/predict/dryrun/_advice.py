@@ -130,7 +130,7 @@ def _freed_told(advice: Advice, *, has_plan: bool) -> str:
         return say(form, change=most.change, saved_bytes=most.saved_bytes, over_bytes=advice.over_bytes)
     first = enough[0]
     if fits:
-        form = "It fits already; the cheapest change that frees more, {change}, frees {saved_bytes}."
+        form = "It fits already; the cheapest change that frees more is {change}: it frees {saved_bytes}."
     else:
         form = "The cheapest change that is enough is {change}: it frees {saved_bytes}, {over_bytes} are needed."
     return say(form, change=first.change, saved_bytes=first.saved_bytes, over_bytes=advice.over_bytes)
