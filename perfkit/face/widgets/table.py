@@ -113,5 +113,6 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
         "links": list(table.links.get(name, ()))[: len(own)],
         "signs": [_sign(name, given) for given in series.tolist()] if name in SIGNS else [],
         "aside": bool(table.first) and name not in table.first,
-        "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
+        "numeric": bool(numbers or unit)
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
     }

@@ -33,8 +33,20 @@ class MemoryFit:
         """Whether every stage stays within the limit."""
         return self.estimate.fits(self.limit_bytes)
 
-    def told(self) -> str:
-        """The fullest stage against the limit, in a sentence."""
+    def told(self) -> tuple[str, str]:
+        """The fullest stage against the limit, in a sentence, and what fills most of it, in another."""
+        return self._against_the_limit(), self._filled()
+
+    def _filled(self) -> str:
+        peak, amounts = self.estimate.peak, dict[str, int]()
+        for path, amount in peak.parts.items():
+            part = "reserved" if path.startswith("reserved") else "/".join(path.split("/")[:2])
+            amounts[part] = amounts.get(part, 0) + int(amount)
+        part, amount = max(amounts.items(), key=lambda one: one[1])
+        form = "The largest part is {part}: {part_bytes}, {share} of the peak."
+        return say(form, part=part, part_bytes=amount, share=amount / int(peak.total))
+
+    def _against_the_limit(self) -> str:
         found, limit, peak = self.estimate, self.limit_bytes, int(self.estimate.peak.total)
         less = (
             "{name} on {devices} devices: {where} needs {peak_bytes} {moment}, {rest_bytes} less than the limit of {limit_bytes}."

@@ -26,6 +26,12 @@ def test_one_unit_serves_a_column_its_cells_and_its_export():
     assert times["numeric"] is True
 
 
+def test_amounts_that_are_all_missing_are_amounts():
+    frame = pd.DataFrame({"others_waited_for_it_ns": [None, None], "name": ["a", None], "why": [None, None]})
+    numeric = {name: column(frame, name)["numeric"] for name in frame}
+    assert numeric == {"others_waited_for_it_ns": True, "name": False, "why": False}
+
+
 def test_shares_are_percent_and_sizes_binary():
     frame = pd.DataFrame({"overlap_ratio": [0.125], "peak_bytes": [59_392 * 2**20], "count": [12_481]})
     assert (column(frame, "overlap_ratio")["text"], column(frame, "overlap_ratio")["values"]) == (["12.5"], [12.5])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from perfkit.config.presets import read_plan
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.core.units import GIB
+from perfkit.core.texts._paths import words_of_paths
+from perfkit.core.units import GIB, format_bytes, format_ratio
 from perfkit.face.charts.memory import stage_rows
 from perfkit.predict.changes import changed_plan
 from perfkit.predict.memory.fit import MemoryFit, activations_told, memory_fit, static_told, switch_table, switches_told
@@ -33,7 +35,11 @@ def test_the_leaves_sum_to_the_peak_and_every_model_has_its_tables(name):
     rows = stage_rows(fit.estimate.stages, fit.limit_bytes)["stages"]
     for index, stage in enumerate(fit.estimate.stages):
         assert sum(row["gib"] for row in rows if row["stage"] == f"stage {index}") == pytest.approx(stage.total / GIB)
-    assert "devices" in fit.told()
+    assert "devices" in fit.told()[0]
+    held = pd.DataFrame([row for row in rows if row["stage"] == f"stage {fit.estimate.fullest_stage}"])
+    largest = held.loc[held["gib"].idxmax()]
+    words, gib, share = words_of_paths(largest["part"]), format_bytes(round(largest["gib"] * GIB)), format_ratio(largest["share"])
+    assert words_of_paths(fit.told()[1]) == f"The largest part is {words}: {gib}, {share} of the peak."
     assert min(len(fit.static_table()), len(fit.layer_table())) > 0
     assert fit.static_table()["exact_bytes"].sum() == pytest.approx(fit.estimate.peak.amount("static"), rel=1e-9)
     assert static_told(fit).endswith("(X09).")
@@ -45,13 +51,13 @@ def test_every_round_of_the_13b_case_fits_as_it_did(number):
     fit = fit_of(str(CASE / f"round{number}.yaml"), limit_gib=58.0)
     assert fit.estimate.settings.framework == "mindspore"
     assert fit.fits
-    assert "less than the limit of 58.0 GiB" in fit.told()
+    assert "less than the limit of 58.0 GiB" in fit.told()[0]
 
 
 def test_without_recomputation_the_first_round_would_not_have_fitted():
     fit = fit_of(str(CASE / "round0.yaml"), recompute="none")
     assert not fit.fits
-    assert "It does not fit." in fit.told()
+    assert "It does not fit." in fit.told()[0]
     most, told = switches_told(fit, fit.switches())
     assert most.startswith("“recompute every layer” frees most: ")
     assert most.endswith("Its price: one more forward pass (a third more computing).")
