@@ -18,11 +18,11 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing perfkit's environment into $(VENV) (once; a minute or two)..."
 	@if command -v uv >/dev/null 2>&1; then \
-	  uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements.lock && uv pip install --quiet --python $(BIN)/python --no-deps -e . ; \
+	  uv pip install --quiet --python $(BIN)/python -r requirements.lock && uv pip install --quiet --python $(BIN)/python --no-deps -e . ; \
 	else \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . ; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . ; \
 	fi
-	@$(BIN)/python -m compileall -q perfkit
+	-@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib perfkit  # by all cores; pip takes one
 	@touch $@
 
 app: install  ## serve the app on 127.0.0.1 with the sample project
