@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from perfkit.core.errors import NotMeasuredError
@@ -56,12 +57,17 @@ def _cells(objects: dict[str, Any], name: str, parameters: Mapping[str, str | Pa
     page_state.cache_clear()  # a page of its own has an address of its own
     objects["__name__"] = "page"
     for cell in code_cells(name):
-        source = "".join(cell["source"])
-        exec(compile(ast.parse(source), f"{name}/{cell['id']}", "exec"), objects)
+        exec(_compiled("".join(cell["source"]), f"{name}/{cell['id']}"), objects)
         if "parameters" in cell["metadata"].get("tags", ()):
             assert set(parameters) <= set(objects)
             objects.update({key: str(value) for key, value in parameters.items()})
         yield objects
+
+
+@cache
+def _compiled(source: str, file: str) -> CodeType:
+    """The code of a cell; pages are opened hundreds of times."""
+    return compile(source, file, "exec")
 
 
 def views(objects: dict[str, Any]) -> dict[str, StepView]:
