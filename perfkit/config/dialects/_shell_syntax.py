@@ -209,8 +209,7 @@ def _closing_quote(text: str, start: int) -> int:
 
 def _behind(run: re.Pattern[str], text: str, start: int) -> int:
     """Behind the longest run of such characters from `start` on, which may be none."""
-    found = run.match(text, start)
-    return start if found is None else found.end()
+    return found.end() if (found := run.match(text, start)) else start
 
 
 class _Parser:

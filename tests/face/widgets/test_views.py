@@ -27,7 +27,7 @@ from tests.panels import open_panel
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "perfkit" / "face" / "widgets"
 REPORT = ROOT / "perfkit" / "face" / "report" / "_report.js"
-USED_BY_REPORT = ("chart", "dom", "load_module", "narrow", "shares", "table", "texts", "theme")
+USED_BY_REPORT = ("chart", "dom", "load_module", "narrow", "shares", "table", "texts", "theme", "tips")
 
 
 @pytest.fixture

@@ -128,11 +128,11 @@ class RecomputeChoice:
 
     def told(self) -> tuple[str, ...]:
         """What the choice costs and frees in a sentence, and what is odd about its patterns."""
-        fits = "{name}: the step is {longer_ratio} longer than without recomputation; {peak} fits into {limit_bytes}."
-        too_large = "{name}: the step is {longer_ratio} longer than without recomputation; {peak} does not fit into {limit_bytes}."
+        fits = "With “{name}” the step is {longer_ratio} longer than without recomputation; {peak} fits into {limit_bytes}."
+        over = "With “{name}” the step is {longer_ratio} longer than without recomputation; {peak} does not fit into {limit_bytes}."
         said = [
             say(
-                fits if self.ground.holds(self.estimate) else too_large,
+                fits if self.ground.holds(self.estimate) else over,
                 name=self.name,
                 longer_ratio=self.ground.longer(self.estimate),
                 peak=_peak(self.estimate),
