@@ -38,13 +38,11 @@ class MemoryFit:
         return self._against_the_limit(), self._filled()
 
     def _filled(self) -> str:
-        peak, amounts = self.estimate.peak, dict[str, int]()
-        for path, amount in peak.parts.items():
-            part = "reserved" if path.startswith("reserved") else "/".join(path.split("/")[:2])
-            amounts[part] = amounts.get(part, 0) + int(amount)
-        part, amount = max(amounts.items(), key=lambda one: one[1])
+        peak = self.estimate.peak
+        held = [path for path in peak.collapse(2).parts if not path.startswith("reserved/")]
+        part = max([*held, "reserved"], key=peak.amount)
         form = "The largest part is {part}: {part_bytes}, {share} of the peak."
-        return say(form, part=part, part_bytes=amount, share=amount / int(peak.total))
+        return say(form, part=part, part_bytes=float(peak.amount(part)), share=float(peak.amount(part) / peak.total))
 
     def _against_the_limit(self) -> str:
         found, limit, peak = self.estimate, self.limit_bytes, int(self.estimate.peak.total)
