@@ -71,8 +71,7 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
     """Draw what operators reached under the roof of a device; `costs` is of `under_the_roof`.
 
     What reaches less than `LEAST_DRAWN` of it would stretch the axis over decades, and is not drawn, nor is more than the
-    `MOST_DRAWN` that take longest. Raises InputError if the
-    memory rate of the device is not known.
+    `MOST_DRAWN` that take longest. Raises InputError if the memory rate of the device is not known.
     """
     peak_flops_per_s, memory_bytes_per_s = roof_of(device)
     points = [
